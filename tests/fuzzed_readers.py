@@ -24,6 +24,7 @@ from conformance.core.errors import ConformanceError
 from conformance.core.family import load_family
 from conformance.core.run_header import RunHeader, encode_header
 from conformance.core.verdict import Verdict, encode
+from conformance.power.transformers_check.known_differences import load_known
 from conformance.report.jsonl import read_run
 from conformance.report.pages.extras import read_explanations
 from conformance.report.trials import Kill, Outcome, Trial, read_trials
@@ -33,7 +34,6 @@ from conformance.tools.explore.corpus import OWN as CORPUS
 from conformance.tools.explore.corpus import read_corpus
 from conformance.tools.golden.exemptions import load_without
 from conformance.tools.golden.format import load_golden
-from conformance.tools.golden.transformers_check.known_differences import load_known
 from conformance.tools.new_family.source import read_source
 from conformance.tools.vectors.contents import MANIFEST
 from conformance.tools.vectors.parsing import read_trace

@@ -19,8 +19,9 @@ import formats
 import options
 
 from conformance import Capability, Engine, Fault, Library, PrefixReuse, ReproCalls, Scenario
+from conformance.power.faults import registry_with_faults
 from conformance.run import hookspecs
-from conformance.run.registry import Registry, build_registry
+from conformance.run.registry import Registry
 
 HERE = Path(__file__).parent
 TARGET = HERE.parents[1] / "docs" / "reference"
@@ -28,7 +29,7 @@ TARGET = HERE.parents[1] / "docs" / "reference"
 
 def pages() -> dict[str, str]:
     """Every page's text by its file name."""
-    registry = build_registry()
+    registry = registry_with_faults()
     scenarios = sorted(registry.scenarios.values(), key=lambda scenario: scenario.rung)
     found: dict[str, dict[str, Any]] = {
         "cli": {"commands": options.commands()},

@@ -58,6 +58,15 @@ class OwnKernels:
         for shared, own in self._pairs:
             _add(own, shared, replace=self._renewed)
 
+    def exchange(self) -> None:
+        """Give what was compiled here, and take what others gave: nobody compiles it again.
+
+        Call it when nothing is being compiled.
+        """
+        self.join()
+        for shared, own in self._pairs:
+            _add(shared, own)
+
 
 def _add(source: Path, target: Path, *, replace: bool = False) -> None:
     """Link or copy the complete kernels that another folder lacks; each file appears whole.
@@ -65,13 +74,22 @@ def _add(source: Path, target: Path, *, replace: bool = False) -> None:
     An existing kernel stays unless it is to be replaced, and an empty file is not a kernel. If
     nothing can be written, each process compiles for itself.
     """
-    found = [path for path in source.rglob("*") if path.is_file() and path.stat().st_size]
+    there = set() if replace else _names(target)
+    found = [source / name for name in _names(source) - there]
     for path in sorted(found, key=lambda one: one.suffix in _LOOKED_FOR):
-        place = target / path.relative_to(source)
-        if _whole(path) and (replace or not place.exists()):
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # of another process, which may replace it now
+            if path.stat().st_size and _whole(path):
+                place = target / path.relative_to(source)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 _put(path, place)
+
+
+def _names(folder: Path) -> set[str]:
+    """Of all files below a folder; it is asked after each case, and there are thousands."""
+    start = len(str(folder)) + 1
+    return {
+        f"{place}{os.sep}{name}"[start:] for place, _, names in os.walk(folder) for name in names
+    }
 
 
 def _whole(path: Path) -> bool:

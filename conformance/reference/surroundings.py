@@ -36,6 +36,7 @@ LIBRARIES = ("mlx_lm", "mlx_vlm")
 
 _OWN = "own"
 _FAMILIES = "families"  # a family's file counts with the family
+_POWER = "power/"  # proves the checks: no result depends on it
 # A file system's clock is at most one kernel tick behind the process's.
 _TICK_SECONDS = 0.02
 
@@ -93,7 +94,7 @@ class Environment:
 
     @functools.cache  # noqa: B019 - there is one for each process
     def own(self, *folders: str, but: tuple[str, ...] = ()) -> str:
-        """A hash of the contents of folders of this package, except families.
+        """A hash of the contents of folders of this package, except families and ``power/``.
 
         Args:
             folders: with slashes, such as ``plugins/mlx_lm``; empty: all folders.
@@ -154,7 +155,7 @@ class Environment:
         known = Digests.here()
         for path, sign in self._files[label].items():
             name = path[start:]
-            if label == _OWN and f"/{_FAMILIES}/" in name:
+            if label == _OWN and (f"/{_FAMILIES}/" in name or name.startswith(_POWER)):
                 continue
             if name.endswith(".py") and (label in LIBRARIES or name.split("/", 1)[0] in LIBRARIES):
                 continue

@@ -21,42 +21,47 @@ ORDER = (
     "run",
     "tools",
     "plugins",
+    "power",
     "app",
     "suite",
 )
 # What else lies there. The package's own __init__ gives the public names of all folders.
 BESIDE = {"__init__", "__main__", "faults"}
-ENTRIES_MAX = 14
+ENTRIES_MAX = 15
+
+# Commands that prove the checks; whoever else needs power/ imports it where it is asked for.
+PROVING = ("app/cli/audit", "app/cli/golden/verify")
 
 # External packages, and the folders that may import them.
 PLACES = {
-    "mlx": "backend reference tools/caches plugins",
-    "mlx_lm": "backend reference tools/caches plugins",
-    "mlx_vlm": "backend reference tools/caches plugins",
+    "mlx": "backend reference power plugins",
+    "mlx_lm": "backend reference power plugins",
+    "mlx_vlm": "backend reference power plugins",
     "pytest": "app suite",
     "xdist": "app",
     "syrupy": "app/pytest_plugin suite",
     "click": "app/cli",
     "rich": "report app",
     "jinja2": "report/pages tools/new_engine tools/repro",
-    "hypothesis": "tools/caches tools/explore app/pytest_plugin suite",
-    "mutmut": "tools/mutants",
-    "libcst": "tools/mutants",
-    "coverage": "tools/mutants",
+    "hypothesis": "power/caches tools/explore app/pytest_plugin suite",
+    "mutmut": "power/mutants",
+    "libcst": "power/mutants",
+    "coverage": "power/mutants",
     "distributed": "app/cluster",
-    "torch": "tools/golden/transformers_check",
-    "transformers": "tools/golden/transformers_check plugins",
+    "torch": "power/transformers_check",
+    "transformers": "power/transformers_check plugins",
 }
 
 
 @dataclass(frozen=True)
 class Import:
-    """One import: module ``source`` at ``line`` needs module ``target``."""
+    """One import: module ``source`` at ``line`` needs module ``target``; ``lazy`` in a function."""
 
     source: str
     line: int
     target: str
     typing_only: bool
+    lazy: bool = False
 
     def __str__(self) -> str:
         return f"{self.source}:{self.line} imports {self.target}"
@@ -97,6 +102,12 @@ def _imports_of(root: Path, path: Path) -> Iterator[Import]:
         for statement in node.body
         for inner in ast.walk(statement)
     }
+    lazy = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for inner in ast.walk(node)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
@@ -108,7 +119,7 @@ def _imports_of(root: Path, path: Path) -> Iterator[Import]:
         else:
             continue
         for target in targets:
-            yield Import(source, node.lineno, target, id(node) in typing_only)
+            yield Import(source, node.lineno, target, id(node) in typing_only, id(node) in lazy)
 
 
 def _is_module(root: Path, name: str) -> bool:
@@ -167,7 +178,18 @@ def plugins_imported(root: Path) -> list[str]:
     return [
         f"{found}: plugins are found by their entry points"
         for found in internal(root)
-        if folder(found.target) == "plugins" != folder(found.source)
+        if folder(found.target) == "plugins" and folder(found.source) not in {"plugins", "power"}
+    ]
+
+
+def needing_power(root: Path) -> list[str]:
+    """Imports of what proves the checks by what must work without it."""
+    return [
+        f"{found}: only commands that prove the checks may need it"
+        for found in internal(root)
+        if folder(found.target) == "power" != folder(found.source)
+        and not any(_below(found.source, place) for place in PROVING)
+        and not (folder(found.source) == "app" and found.lazy)
     ]
 
 
@@ -180,7 +202,15 @@ def report_looks_further(root: Path) -> list[str]:
     ]
 
 
-RULES = (out_of_order, upward, circular, misplaced, plugins_imported, report_looks_further)
+RULES = (
+    out_of_order,
+    upward,
+    circular,
+    misplaced,
+    plugins_imported,
+    needing_power,
+    report_looks_further,
+)
 
 # For each rule: a tree that breaks it, and one that is close to it but does not.
 PLANTED = {
@@ -205,11 +235,21 @@ PLANTED = {
     ),
     misplaced: (
         {"tools/explore/hunt.py": "import mlx.core as mx\n"},
-        {"tools/caches/rows.py": "import mlx.core as mx\n"},
+        {"power/caches/rows.py": "import mlx.core as mx\n"},
     ),
     plugins_imported: (
         {"app/cli.py": "from conformance.plugins.mlx_lm import engine\n"},
-        {"plugins/mlx_lm/engine.py": "from conformance.plugins.mlx_lm import compat\n"},
+        {
+            "plugins/mlx_lm/engine.py": "from conformance.plugins.mlx_lm import compat\n",
+            "power/faults/mlx_lm.py": "from conformance.plugins.mlx_lm import compat\n",
+        },
+    ),
+    needing_power: (
+        {"app/cli/explain.py": "from conformance.power import faults\n"},
+        {
+            "app/cli/explain.py": "def f():\n    from conformance.power import faults\n",
+            "app/cli/audit/power.py": "from conformance.power import faults\n",
+        },
     ),
     report_looks_further: (
         {"report/matrix.py": "from conformance.checks import CHECKS\n"},
@@ -237,6 +277,15 @@ def test_more_entries_than_allowed_are_counted(tmp_path):
     root = plant(tmp_path, {f"part{number}.py": "" for number in range(ENTRIES_MAX)})
     said = f"conformance/ has {ENTRIES_MAX + 1} entries, {ENTRIES_MAX} are allowed"
     assert out_of_order(root)[-1] == said
+
+
+def test_nothing_but_a_command_needs_power_even_where_it_is_asked_for(tmp_path):
+    text = "def f():\n    from conformance.power import faults\n"
+    files = {f"{name}/a.py": text for name in ("run", "report", "tools", "plugins", "suite")}
+    found = needing_power(plant(tmp_path, files))
+    assert [line.partition(":")[0] for line in found] == [
+        f"conformance.{name}.a" for name in sorted(("run", "report", "tools", "plugins", "suite"))
+    ]
 
 
 def test_each_external_package_has_a_place(tmp_path):

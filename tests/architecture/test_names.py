@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 # A plugin has the same modules as the next one, and a command is called like what it runs.
-PARALLEL = ("plugins/", "app/cli/")
+PARALLEL = ("plugins/", "power/faults/", "power/properties/", "app/cli/")
 # The protocol, and what implements it.
 PROTOCOLS = {"engine", "library"}
 
@@ -35,7 +35,7 @@ def test_a_repeated_name_is_found(tmp_path):
 def test_parallel_folders_and_protocols_may_repeat_names(tmp_path):
     for place in ("core/engine.py", "reference/engine.py", "plugins/a/masks.py"):
         plant(tmp_path, place)
-    for place in ("plugins/b/masks.py", "app/cli/power.py", "tools/mutation/power.py"):
+    for place in ("plugins/b/masks.py", "app/cli/power.py", "power/mutation/power.py"):
         plant(tmp_path, place)
     assert repeated(tmp_path) == []
 

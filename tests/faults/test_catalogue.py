@@ -2,7 +2,7 @@
 
 import functools
 
-from conformance.run.registry import build_registry
+from conformance.power.faults import registry_with_faults
 
 # The entries are numbered within seven sources: three of pull requests (A to C), a fork (D), an
 # engine with mixed steps (E), issue trackers (F), what nobody has reported, but the libraries' code
@@ -15,7 +15,7 @@ FEWEST = 70
 
 @functools.cache
 def faults():
-    return tuple(build_registry().faults.values())
+    return tuple(registry_with_faults().faults.values())
 
 
 def entry(fault):

@@ -9,7 +9,7 @@ from conformance.core.contracts import contracts
 from conformance.core.faults import Hits
 from conformance.core.verdict import CaseId
 from conformance.plugins.servers.planting import InServer
-from conformance.run.registry import build_registry
+from conformance.power.faults import registry_with_faults
 from conformance.run.session import Session
 
 BROKEN_BY = {
@@ -45,7 +45,7 @@ SERVED_BROKEN_BY = {
 
 @pytest.fixture(scope="module")
 def registry():
-    return build_registry()
+    return registry_with_faults()
 
 
 @pytest.fixture(scope="module")

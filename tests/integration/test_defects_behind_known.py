@@ -14,7 +14,8 @@ from conformance.app.pytest_plugin.setup import make_setup
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import before, wrap
 from conformance.core.verdict import CaseId
-from conformance.plugins.mlx_lm.faults.tools import padding_as
+from conformance.power.faults import with_faults
+from conformance.power.faults.mlx_lm.tools import padding_as
 from conformance.reference.family_store import FamilyStore
 from conformance.reference.oracle_key import oracle_key
 from conformance.run.mending import Mending
@@ -209,7 +210,7 @@ def play(setup, tmp_path_factory):
 def planted(registry, pair, hits):
     """The registry with an engine, or a library's single stream, that has the pair's defect."""
     key = pair.planted
-    inject = registry.faults[key].inject if isinstance(key, str) else key
+    inject = with_faults(registry).faults[key].inject if isinstance(key, str) else key
     name = pair.case.split("/")[0]
     engine = registry.engines[name]
     if pair.alone:

@@ -4,13 +4,13 @@ import contextlib
 
 import pytest
 
+from conformance.power.mutants.choosing import task_for
+from conformance.power.mutants.line_recording import reach_of
+from conformance.power.mutants.mutant_trials import Trials
+from conformance.power.mutants.reach import Map
+from conformance.power.mutants.targets import files_of, mutants_in
 from conformance.report.mutants import Fate
 from conformance.run.registry import build_registry
-from conformance.tools.mutants.choosing import task_for
-from conformance.tools.mutants.line_recording import reach_of
-from conformance.tools.mutants.mutant_trials import Trials
-from conformance.tools.mutants.reach import Map
-from conformance.tools.mutants.targets import files_of, mutants_in
 
 FILES = (
     "mlx_lm/models/cache.py",

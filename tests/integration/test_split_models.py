@@ -10,7 +10,7 @@ from conformance.core.faults.declaration import Hits
 from conformance.core.verdict import CaseId, Verdict
 from conformance.plugins.distributed.engine import groups
 from conformance.plugins.distributed.group import Group
-from conformance.run.registry import build_registry
+from conformance.power.faults import registry_with_faults
 from conformance.run.session import Session
 from conformance.run.tiers import tier
 
@@ -25,7 +25,7 @@ SPLIT = (
 
 @pytest.fixture(scope="module")
 def session():
-    yield Session(build_registry(engines=("mlx_lm", *SPLIT)), tier=tier("quick"))
+    yield Session(registry_with_faults(engines=("mlx_lm", *SPLIT)), tier=tier("quick"))
     groups().discard()
 
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from conformance.app.cli.main import group
-from conformance.tools.golden.transformers_check.check_results import (
+from conformance.power.transformers_check.check_results import (
     Explained,
     Reading,
     Result,

@@ -12,10 +12,10 @@ from shared_oracles import shared_store
 from conformance.core.faults import Fault, Hits
 from conformance.core.faults.traits import traits
 from conformance.core.verdict import CaseId
+from conformance.power.mutation.killing import killed
+from conformance.power.mutation.kills import read_kills
+from conformance.power.mutation.power import enough
 from conformance.run.session import Session
-from conformance.tools.mutation.killing import killed
-from conformance.tools.mutation.kills import read_kills
-from conformance.tools.mutation.power import enough
 
 kills = functools.cache(read_kills)
 

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from conformance.run.registry import build_registry
+from conformance.power.faults import registry_with_faults
 from conformance.tools.explain.accuracy import trials
 
 ALL = os.environ.get("CONFORMANCE_QUALITY") == "all"
@@ -39,7 +39,7 @@ MISSED = {
 
 @pytest.fixture(scope="module")
 def registry():
-    return build_registry()
+    return registry_with_faults()
 
 
 def chosen(registry):

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from conformance.run.registry import build_registry
+from conformance.power.faults import registry_with_faults
 from conformance.run.session import Session
 from conformance.tools.explore.hunting import explore
 from conformance.tools.explore.results import ExploreUnit
@@ -56,7 +56,7 @@ CHEAP = 3
 
 @pytest.fixture(scope="module")
 def registry():
-    return build_registry()
+    return registry_with_faults()
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from toy_plugin import (
 )
 
 from conformance.core.verdict import Finding, Verdict
+from conformance.power.mutants import mutant_trials
 from conformance.run.session import Session
-from conformance.tools.mutants import mutant_trials
 
 __all__ = [
     "ToyEngine",

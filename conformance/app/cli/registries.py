@@ -9,6 +9,8 @@ from conformance.app.cli.printing import say
 from conformance.core.unavailable import sentences
 from conformance.run.registry import Registry, build_registry
 
+_NO_FAULTS = "conformance/power is not installed, so no historic defect is known here"
+
 
 def registry_of(
     extra: Iterable[object] = (),
@@ -18,6 +20,27 @@ def registry_of(
 ) -> Registry:
     """``build_registry``, and sentences about the parts of installed plugins that are left out."""
     found = build_registry(extra, family_files=family_files, engines=engines)
+    for line in sentences(found.unavailable):
+        say(line, err=True)
+    return found
+
+
+def registry_with_faults(
+    extra: Iterable[object] = (),
+    *,
+    family_files: Iterable[Path] = (),
+    engines: Iterable[str] = (),
+) -> Registry:
+    """As ``registry_of``, with the historic defects of this project, if they are installed."""
+    found = build_registry(extra, family_files=family_files, engines=engines)
+    try:
+        from conformance.power.faults import with_faults  # noqa: PLC0415 - it may be missing
+    except ModuleNotFoundError as error:
+        if not f"{error.name}.".startswith("conformance.power."):
+            raise
+        say(_NO_FAULTS, err=True)
+    else:
+        found = with_faults(found)
     for line in sentences(found.unavailable):
         say(line, err=True)
     return found

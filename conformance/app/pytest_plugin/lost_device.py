@@ -27,9 +27,19 @@ def lost(result: CaseResult | None = None) -> bool:
 
 
 def refusal(result: CaseResult) -> str:
-    """The message of a device or its compiler that refused something in the case; else empty."""
-    said = (finding.got for finding in result.evidence)
+    """The message of a device or its compiler that refused something in the case; else empty.
+
+    A lost device loads no kernel either: that is no refusal by itself.
+    """
+    said = [finding.got for finding in result.evidence]
+    if any(map(device_lost, said)):
+        return ""
     return next((text for text in said if device_refused(text)), "")
+
+
+def by_itself(message: str) -> str:
+    """The message of a refusal; empty if the device is lost to this process, and refuses all."""
+    return "" if message and lost() else message
 
 
 def after_refusal(result: CaseResult, message: str) -> CaseResult:

@@ -95,7 +95,10 @@ def write_to_real_stderr(config: pytest.Config, text: str) -> None:
 
 
 class Retiring:
-    """In a worker: ends it after a case that tainted it; its other cases go to a fresh one."""
+    """In a worker: ends it after a case that tainted it; its other cases go to a fresh one.
+
+    After each other case it exchanges kernels with the other workers.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -103,9 +106,10 @@ class Retiring:
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self) -> None:
         """The report is sent. Leaked threads would keep the process from ending as usual."""
-        if self._config.stash.get(TAINTED, False):
-            if own := self._config.stash.get(OWN_KERNELS, None):
-                own.join()
+        tainted = self._config.stash.get(TAINTED, False)
+        if own := self._config.stash.get(OWN_KERNELS, None):
+            own.join() if tainted else own.exchange()
+        if tainted:
             file = self._config.stash[_CRASH_FILE]
             file.write(_RETIRED)
             file.flush()

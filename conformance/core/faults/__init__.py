@@ -1,6 +1,6 @@
 """How faults are declared and patch code: a fault is a named, switchable defect.
 
-The faults are in each plugin's ``faults/``; ``tools/mutation/`` runs them.
+The faults are in ``power/faults/``; ``power/mutation/`` runs them.
 """
 
 from conformance.core.faults.declaration import Fault, Hits, declared_in, fault

@@ -26,15 +26,12 @@ from conformance.core.family import Family
 from conformance.core.forward_calls import ForwardCall
 from conformance.core.library import Coverage, Description, Library, Solo
 from conformance.core.model_outline import Outline
-from conformance.core.properties import Property
 from conformance.core.schedule import Request
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import Stream
-from conformance.core.unavailable import Unavailable
 from conformance.plugins.mlx_lm import checkpoints, compat, inventory, loading, quantization
 from conformance.plugins.mlx_lm.code_traits import code_traits
 from conformance.plugins.mlx_lm.legacy.uncached import uncached
-from conformance.plugins.mlx_lm.properties import properties
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 
 
@@ -68,10 +65,6 @@ class MlxLm(Library):
     def code_traits(self, model: Any) -> frozenset[str]:
         """See ``Library.code_traits``."""
         return code_traits(model)
-
-    def properties(self) -> Sequence[Property | Unavailable]:
-        """See ``Library.properties``."""
-        return properties()
 
     def check(self, folder: Path, *, trusted: bool = False) -> None:
         """See ``Library.check``."""

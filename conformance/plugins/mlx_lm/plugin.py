@@ -10,7 +10,6 @@ from conformance.run.hookspecs import hookimpl
 if TYPE_CHECKING:
     from conformance.core.engine import Engine
     from conformance.core.family import Family
-    from conformance.core.faults import Fault
     from conformance.core.library import Library
     from conformance.core.mends import Mend
     from conformance.core.unavailable import Unavailable
@@ -51,21 +50,6 @@ def conformance_scenarios() -> list[Scenario]:
     from conformance.tools.explore.replay import CORPUS
 
     return [*LADDER, CORPUS]
-
-
-@hookimpl
-def conformance_faults() -> list[Fault | Unavailable]:
-    """Historic defects of ``BatchGenerator``.
-
-    None before 0.31.2, whose generator does not have the parts that they change.
-    """
-    from conformance.plugins.mlx_lm.compat import prefills_in_pieces
-
-    if not prefills_in_pieces():
-        return []
-    from conformance.plugins.mlx_lm.faults import FAULTS
-
-    return list(FAULTS)
 
 
 @hookimpl

@@ -24,11 +24,9 @@ from conformance.core.family import Family
 from conformance.core.forward_calls import ForwardCall
 from conformance.core.library import Coverage, Description, Library, Solo
 from conformance.core.model_outline import Outline
-from conformance.core.properties import Property
 from conformance.core.schedule import Media, Request
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import Stream
-from conformance.core.unavailable import Unavailable
 from conformance.plugins.mlx_vlm import (
     checkpoints,
     compat,
@@ -41,7 +39,6 @@ from conformance.plugins.mlx_vlm import (
 from conformance.plugins.mlx_vlm.code_traits import code_traits
 from conformance.plugins.mlx_vlm.inputs import in_numpy, inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.plugins.mlx_vlm.properties import properties
 from conformance.plugins.mlx_vlm.required_media import plain_request, text_model
 from conformance.plugins.mlx_vlm.sampling import make_sampler
 from conformance.plugins.mlx_vlm.single_stream import (
@@ -90,10 +87,6 @@ class MlxVlm(Library):
     def code_traits(self, model: LoadedModel) -> frozenset[str]:
         """See ``Library.code_traits``."""
         return code_traits(model)
-
-    def properties(self) -> Sequence[Property | Unavailable]:
-        """See ``Library.properties``."""
-        return properties()
 
     def check(self, folder: Path, *, trusted: bool = False) -> None:
         """See ``Library.check``."""

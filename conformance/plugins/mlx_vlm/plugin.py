@@ -10,7 +10,6 @@ from conformance.run.hookspecs import hookimpl
 if TYPE_CHECKING:
     from conformance.core.engine import Engine
     from conformance.core.family import Family
-    from conformance.core.faults import Fault
     from conformance.core.library import Library
     from conformance.core.mends import Mend
     from conformance.core.unavailable import Unavailable
@@ -47,14 +46,6 @@ def conformance_engines() -> list[type[Engine]]:
     from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
 
     return [MlxVlmEngine, MlxVlmBatchGenerate]
-
-
-@hookimpl
-def conformance_faults() -> list[Fault | Unavailable]:
-    """Historic defects. They import the library only when they are applied."""
-    from conformance.plugins.mlx_vlm.faults import FAULTS
-
-    return list(FAULTS)
 
 
 @hookimpl

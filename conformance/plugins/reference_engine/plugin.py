@@ -8,8 +8,6 @@ from conformance.run.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from conformance.core.engine import Engine
-    from conformance.core.faults import Fault
-    from conformance.core.unavailable import Unavailable
 
 # ruff: noqa: PLC0415
 
@@ -20,11 +18,3 @@ def conformance_engines() -> list[type[Engine]]:
     from conformance.plugins.reference_engine import engines
 
     return [engines.ReferenceSolo, engines.ReferencePadded, engines.ReferenceMixed]
-
-
-@hookimpl
-def conformance_faults() -> list[Fault | Unavailable]:
-    """Historic defects that fit into no library."""
-    from conformance.plugins.reference_engine.faults import FAULTS
-
-    return list(FAULTS)

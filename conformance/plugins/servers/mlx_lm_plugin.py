@@ -8,9 +8,7 @@ from conformance.run.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from conformance.core.engine import Engine
-    from conformance.core.faults import Fault
     from conformance.core.mends import Mend
-    from conformance.core.unavailable import Unavailable
     from conformance.scenarios import Scenario
 
 # ruff: noqa: PLC0415
@@ -42,14 +40,6 @@ def conformance_scenarios() -> list[Scenario]:
     from conformance.scenarios.served import SERVED_SCENARIOS
 
     return list(SERVED_SCENARIOS)
-
-
-@hookimpl
-def conformance_faults() -> list[Fault | Unavailable]:
-    """Those that its scenarios must catch."""
-    from conformance.plugins.servers.faults.mlx_lm import FAULTS
-
-    return list(FAULTS)
 
 
 @hookimpl

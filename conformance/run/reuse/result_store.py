@@ -18,7 +18,13 @@ from pathlib import Path
 import msgspec
 
 from conformance.core.verdict import CaseId, CaseResult
-from conformance.reference.installed_files import digest, file_digest, package_folder
+from conformance.reference.installed_files import (
+    Digests,
+    digest,
+    file_digest,
+    package_folder,
+    signature,
+)
 from conformance.reference.sealed import SealedFolder
 from conformance.reference.surroundings import Environment
 from conformance.run.reuse.dependencies import file_of
@@ -146,6 +152,7 @@ class ResultStore:
         if self.unused:
             return
         found = {name: self._after_run(name, seen) for name, seen in modules.items()}
+        Digests.here().save()
         place = self._place(engine, family)
         old = None if place is None else place.kept
         if old is not None and old.family == family_digest and self._agree(old.modules, found):
@@ -180,6 +187,7 @@ class ResultStore:
 
     def _looked_at(self, kept: Kept) -> _Place:
         now = {name: self._digest(name) for name in sorted(kept.modules)}
+        Digests.here().save()
         modules = digest(f"{name} {found}".encode() for name, found in now.items())
         return _Place(kept, now == kept.modules, modules)
 
@@ -200,7 +208,7 @@ class ResultStore:
         if name.endswith(".*"):
             return self._environment.modules(name.removesuffix(".*"))
         path = _path_of(name)
-        return _GONE if path is None else file_digest(path)
+        return _GONE if path is None else _content(path)
 
     def _after_run(self, name: str, seen: Seen) -> str:
         """The hash of the code that was run; ``edited`` if the code is uncertain."""
@@ -213,13 +221,19 @@ class ResultStore:
             return _GONE if path is None or not path.exists() else EDITED
         before = None if isinstance(seen, str) else seen
         same = path is not None and self._environment.unchanged(path, before)
-        return file_digest(path) if same and path is not None else EDITED
+        return _content(path) if same and path is not None else EDITED
 
 
 EDITED = "edited during the run"
 """Replaces the digest of a file that changed: the process may have run either version."""
 
 _GONE = "gone"
+
+
+def _content(path: Path) -> str:
+    """The hash of a file, which is read once: each family asks for CUDA's gigabytes."""
+    sign = signature(path)
+    return _GONE if sign is None else Digests.here().of(str(path), sign)
 
 
 def _path_of(name: str) -> Path | None:

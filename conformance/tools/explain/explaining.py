@@ -30,6 +30,7 @@ from conformance.run.judging.judge import brief_for
 from conformance.run.session import Session
 from conformance.tools.explain.catalogue import relatives
 from conformance.tools.explain.locating import locate
+from conformance.tools.explain.new_findings import new_findings
 from conformance.tools.explain.recording import Recording, record
 from conformance.tools.explain.variations import (
     Failing,
@@ -39,7 +40,6 @@ from conformance.tools.explain.variations import (
     in_float32,
     ingredients,
 )
-from conformance.tools.mutation.killing import new_findings
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from conformance.app.cli.options import case_settings
 from conformance.app.pytest_plugin.setup import make_setup
 from conformance.core import guarded_call
 from conformance.core.faults.declaration import Hits
+from conformance.power.faults import with_faults
 from conformance.tools.checkpoints import tokenizing
 from conformance.tools.checkpoints.given import Given
 
@@ -106,7 +107,7 @@ def test_prompts_dtype_and_the_kept_oracle_are_the_user_s(run, folders, tmp_path
 @pytest.mark.parametrize("name", ["B6.mask-without-padding", "B4.offset-of-row-0"])
 def test_a_defect_shows_on_real_weights_too(name, folders, tmp_path):
     setup = opened(folders["eight"], tmp_path, "ragged")
-    fault = setup.registry.faults[f"mlx_lm/{name}"]
+    fault = with_faults(setup.registry).faults[f"mlx_lm/{name}"]
     (case,) = setup.cases
     hits = Hits()
     assert not setup.session.run(case, around=lambda _: fault.inject(hits)).verdict.good

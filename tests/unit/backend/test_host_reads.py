@@ -62,7 +62,7 @@ def test_reads_of_adapters_are_not_counted(monkeypatch):
 
 
 def test_reads_of_faults_are():
-    faulty = {"__name__": "conformance.plugins.mlx_lm.faults.cost"}
+    faulty = {"__name__": "conformance.power.faults.mlx_lm.cost"}
     exec("def read(array): return array.tolist()", faulty)
     with host_reads() as places:
         faulty["read"](computing())

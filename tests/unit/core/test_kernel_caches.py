@@ -51,6 +51,19 @@ def test_what_one_process_compiles_no_other_sees_until_it_is_whole(shared, tmp_p
     assert kernels(second) <= {"old"}
 
 
+def test_what_one_process_has_compiled_the_others_get_between_cases(shared, tmp_path):
+    one, other = OwnKernels(tmp_path / "one"), OwnKernels(tmp_path / "other")
+    compiled(tmp_path / "one" / "ptx", "new")
+    compiled(tmp_path / "one" / "ptx", "half", whole=False)
+    compiled(tmp_path / "other" / "ptx" / "deep", "other")
+    one.exchange()
+    other.exchange()
+    one.exchange()
+    for folder in (tmp_path / "one" / "ptx", tmp_path / "other" / "ptx"):
+        assert kernels(folder) - {"half"} == {"new", "other"}
+    assert kernels(tmp_path / "other") == {"new", "other"}
+
+
 def test_half_written_kernels_are_not_taken_over(shared, tmp_path):
     cpu, given = shared
     compiled(given, "half", whole=False)

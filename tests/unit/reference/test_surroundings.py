@@ -1,6 +1,7 @@
 """What is stored holds only in the environment that it was made in: each part of it counts."""
 
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -23,7 +24,8 @@ def small(tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
     for name in (
         "conformance/core/one.py", "conformance/plugins/mlx_lm/families/llama.json",
-        "conformance/plugins/mlx_lm/engine.py", "conformance/plugins/mlx_lm/faults/one.py",
+        "conformance/plugins/mlx_lm/engine.py", "conformance/plugins/mlx_lm/mends/one.py",
+        "conformance/power/__init__.py", "conformance/power/faults/mlx_lm/one.py",
         "site/mlx_lm/__init__.py", "site/mlx_lm/models/llama.py", "site/mlx_lm/kernel.metal",
         "site/mlx/core.so", "site/mlx/nn/layers.py", "site/mlx/lib/mlx.metallib",
         "site/packed-1.dist-info/RECORD", "site/packed/__init__.py", "site/packed/data.json",
@@ -102,14 +104,23 @@ def test_families_count_by_themselves_and_folders_of_this_package_too(small):
     first = Environment()
     put(small / "conformance/plugins/mlx_lm/families/llama.json", "{}")
     assert whole() == first.whole
-    put(small / "conformance/plugins/mlx_lm/faults/one.py", "x = 2")
+    put(small / "conformance/plugins/mlx_lm/mends/one.py", "x = 2")
     now = Environment()
     assert now.whole != first.whole
     assert now.installed == first.installed
     assert now.own("core") == first.own("core")
-    assert now.own("plugins/mlx_lm", but=("faults",)) == first.own(
-        "plugins/mlx_lm", but=("faults",)
-    )
+    assert now.own("plugins/mlx_lm", but=("mends",)) == first.own("plugins/mlx_lm", but=("mends",))
+
+
+def test_what_proves_the_checks_counts_nowhere(small):
+    first = Environment()
+    put(small / "conformance/power/faults/mlx_lm/one.py", "x = 2")
+    put(small / "conformance/power/__init__.py", "x = 3")
+    put(small / "conformance/power/new.py", "x = 4")
+    now = Environment()
+    assert (now.whole, now.contents, now.own("")) == (first.whole, first.contents, first.own(""))
+    shutil.rmtree(small / "conformance/power")
+    assert Environment().whole == first.whole
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from miniatures.trials import Trials
 from conformance.core.contracts import contracts
 from conformance.core.engine import Capability
 from conformance.core.verdict import Verdict
-from conformance.run.registry import build_registry
+from conformance.power.faults import registry_with_faults
 from conformance.scenarios.cost import COSTS
 
 # A fault, the family in which it is planted, and the contract that it breaks.
@@ -28,7 +28,7 @@ PLANTED = [
 
 @functools.cache
 def trials(engine):
-    return Trials(engine, build_registry(), ())
+    return Trials(engine, registry_with_faults(), ())
 
 
 @functools.cache
@@ -66,14 +66,14 @@ def test_a_planted_fault_breaks_its_contract(key, family, place, contract):
 @pytest.mark.parametrize("scenario", COSTS, ids=lambda scenario: scenario.name)
 def test_only_engines_whose_work_is_calls_of_the_model_are_counted(scenario):
     assert Capability.METERED in scenario.needs
-    engines = build_registry().engines.values()
+    engines = registry_with_faults().engines.values()
     playing = {e.name for e in engines if not scenario.lacking(e.capabilities)}
     assert not any(name.startswith("reference") or name.endswith("server") for name in playing)
     assert playing & {"mlx_lm", "mlx_vlm"}
 
 
 def test_families_that_are_not_counted_say_which_are():
-    registry = build_registry()
+    registry = registry_with_faults()
     (scenario,) = (s for s in COSTS if s.name == "cost_rows")
     counted = contracts().families["mlx_lm"]
     assert not scenario.applies(registry.families["mlx_lm", counted[0]])

@@ -18,11 +18,11 @@ from conformance.app.cli.numbers import SEED
 from conformance.app.cli.options import json_lines, library_path_option
 from conformance.app.cli.outputs import writable
 from conformance.core.errors import ConformanceError
+from conformance.power.caches.cache_defects import CacheDefect, explain, load_cache_defects, shows
+from conformance.power.caches.discovery import Found, discover, methods
+from conformance.power.caches.finding import FindingError, signature
+from conformance.power.caches.sequences import Outcome, explore
 from conformance.report.jsonl import write_lines
-from conformance.tools.caches.cache_defects import CacheDefect, explain, load_cache_defects, shows
-from conformance.tools.caches.discovery import Found, discover, methods
-from conformance.tools.caches.finding import FindingError, signature
-from conformance.tools.caches.sequences import Outcome, explore
 
 
 @click.command("caches")
@@ -148,7 +148,7 @@ def _show(
         console.print(sequence(finding), soft_wrap=True)
     for name in uncovered:
         console.print(
-            f"{name}: uncovered, no kind in conformance/tools/caches tests it", soft_wrap=True
+            f"{name}: uncovered, no kind in conformance/power/caches tests it", soft_wrap=True
         )
     for name in stale:
         console.print(f"known defect {name} no longer shows: take its entry out", soft_wrap=True)

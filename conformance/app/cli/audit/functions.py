@@ -20,9 +20,10 @@ from conformance.app.cli.registries import registry_of
 from conformance.backend.uncompiled import uncompiled
 from conformance.core.properties import Property
 from conformance.core.unavailable import Unavailable, sentences
+from conformance.power.functions.function_defects import FunctionDefect, load_function_defects
+from conformance.power.properties import properties_of
 from conformance.report.jsonl import write_lines
 from conformance.run.registry import select
-from conformance.tools.functions.function_defects import FunctionDefect, load_function_defects
 
 
 @click.command("functions")
@@ -127,7 +128,7 @@ def _chosen(
         ConformanceError: a pattern matches none; the message lists them.
     """
     registry = registry_of()
-    of_libraries = {name: one.properties() for name, one in registry.libraries.items()}
+    of_libraries = properties_of(registry)
     chosen = select((n for n, own in of_libraries.items() if own), libraries, what="library")
     found, lacking = [], [one for one in registry.unavailable if _may_lack(one, libraries)]
     for library in chosen:

@@ -22,12 +22,12 @@ from conformance.core.memory_limit import fair_limit
 from conformance.core.processes import end_tree, memory_of
 from conformance.core.verdict import Verdict
 from conformance.core.watched_child import end_with_parent
+from conformance.power.mutants.choosing import Task
+from conformance.power.mutants.mutant_trials import Trials
+from conformance.power.mutants.reach import Place
+from conformance.power.mutants.unmutated import TaintedError
 from conformance.report.mutants import Fate, MutantKill, MutantResult
 from conformance.run.registry import build_registry
-from conformance.tools.mutants.choosing import Task
-from conformance.tools.mutants.mutant_trials import Trials
-from conformance.tools.mutants.reach import Place
-from conformance.tools.mutants.unmutated import TaintedError
 
 _CONTEXT = multiprocessing.get_context("spawn")
 _LOOK_SECONDS = 0.25

@@ -19,15 +19,15 @@ from conformance.app.cli.consoles import new_console
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError
+from conformance.power.mutants.choosing import Task
+from conformance.power.mutants.mutant_plan import Plan, Recording, families_of, listed, plan
+from conformance.power.mutants.reach import Map
+from conformance.power.mutants.reviewed import Reviewed, read_reviewed
+from conformance.power.mutants.targets import BATCHING, files_of, mutants_in
+from conformance.power.mutants.unreached import Gap, gaps
 from conformance.report.jsonl import ResultFile
 from conformance.report.mutants import Fate, MutantResult, encode, read_mutants
 from conformance.run.registry import Registry, select
-from conformance.tools.mutants.choosing import Task
-from conformance.tools.mutants.mutant_plan import Plan, Recording, families_of, listed, plan
-from conformance.tools.mutants.reach import Map
-from conformance.tools.mutants.reviewed import Reviewed, read_reviewed
-from conformance.tools.mutants.targets import BATCHING, files_of, mutants_in
-from conformance.tools.mutants.unreached import Gap, gaps
 
 EXIT_UNFINISHED = 2
 

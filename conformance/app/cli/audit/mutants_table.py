@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from conformance.power.mutants.unreached import Gap
 from conformance.report.mutants import Fate, MutantResult, by_module, tally
-from conformance.tools.mutants.unreached import Gap
 
 _TEXT = 160
 

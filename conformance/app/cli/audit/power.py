@@ -23,15 +23,16 @@ from conformance.app.cli.options import (
     library_path_option,
 )
 from conformance.app.cli.outputs import places
-from conformance.app.cli.registries import registry_of
+from conformance.app.cli.registries import registry_with_faults
 from conformance.core.errors import ConformanceError, ReportError
 from conformance.core.user_files import read_text
+from conformance.power import faults as own_faults
+from conformance.power.mutation.power import Unit, crashed, halves, trials
 from conformance.report.fault_table import with_faults
 from conformance.report.jsonl import ResultFile, write_lines
 from conformance.report.trials import Outcome, Trial, encode, read_trials
-from conformance.run.registry import Registry, build_registry, select
+from conformance.run.registry import Registry, select
 from conformance.run.selection import DTYPES
-from conformance.tools.mutation.power import Unit, crashed, halves, trials
 
 EXIT_INTERRUPTED = 2
 _FAULTS_OF_PART = 8
@@ -108,7 +109,7 @@ def command(
         if target:
             ResultFile(target, encode).finish(found)
     else:
-        registry = registry_of()
+        registry = registry_with_faults()
         hooks = ["conformance_faults"]
         lacking = not faults and bool(registry.lacking(engines or ("*",), also=hooks))
         units = _units(registry, faults, engines, families, quick=quick)
@@ -217,7 +218,7 @@ def _families(
 @cache
 def _registry() -> Registry:
     """Made once in each worker."""
-    return build_registry()
+    return own_faults.registry_with_faults()
 
 
 def _work(unit: Unit) -> tuple[Trial, ...] | None:

@@ -12,9 +12,9 @@ from rich.console import Console
 from conformance.app.cli.cluster_option import Helpers
 from conformance.backend.uncompiled import uncompiled
 from conformance.core.errors import ConformanceError
+from conformance.power.mutants.mutant_plan import Recording
+from conformance.power.mutants.reach import Reach
 from conformance.run.registry import Registry, build_registry
-from conformance.tools.mutants.mutant_plan import Recording
-from conformance.tools.mutants.reach import Reach
 
 
 class _Part(NamedTuple):

@@ -18,15 +18,15 @@ from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.tier_names import QUICK
 from conformance.core.verdict import CaseResult
+from conformance.power.mutation import kills
+from conformance.power.mutation.kills import Kills, killed_in, kills_of, read_kills, with_more
+from conformance.power.mutation.tier_extension import extended, schedule_names
+from conformance.power.mutation.tiering import QUICK_RATE, choose
 from conformance.report.jsonl import read_results, write_lines
 from conformance.report.trials import read_trials
 from conformance.run import tiers
 from conformance.run.registry import Registry
 from conformance.run.tiers import Choice, TierData, read_tiers
-from conformance.tools.mutation import kills
-from conformance.tools.mutation.kills import Kills, killed_in, kills_of, read_kills, with_more
-from conformance.tools.mutation.tier_extension import extended, schedule_names
-from conformance.tools.mutation.tiering import QUICK_RATE, choose
 
 
 @click.command("tiers")

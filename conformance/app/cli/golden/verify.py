@@ -24,23 +24,23 @@ from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.library import Library
-from conformance.report.jsonl import ResultFile, write_lines
-from conformance.run.registry import select
-from conformance.tools.golden.paths import find_folder
-from conformance.tools.golden.transformers_check.check_results import (
+from conformance.power.transformers_check.check_results import (
     Reading,
     Result,
     State,
     encode,
     totals,
 )
-from conformance.tools.golden.transformers_check.provenance import write_verified
-from conformance.tools.golden.transformers_check.table import markdown, placed
-from conformance.tools.golden.transformers_check.work import (
+from conformance.power.transformers_check.provenance import write_verified
+from conformance.power.transformers_check.table import markdown, placed
+from conformance.power.transformers_check.work import (
     check_installed,
     load_results,
     verify_one,
 )
+from conformance.report.jsonl import ResultFile, write_lines
+from conformance.run.registry import select
+from conformance.tools.golden.paths import find_folder
 
 _LIBRARY = "mlx_lm"
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from conformance.app.cli.options import cores
+from conformance.app.cli.parallel import in_processes
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.family import Family
 from conformance.core.library import Library
@@ -63,10 +61,11 @@ def loaded_families(registry: Registry, patterns: tuple[str, ...]) -> dict[str, 
 
 
 def _load_all(work: Mapping[Any, tuple[Library, Family]]) -> Iterator[dict[str, str]]:
-    context = multiprocessing.get_context("spawn")
-    workers = min(cores(), len(work))
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        yield from pool.map(_describe, work.values(), chunksize=8)
+    return in_processes(_describe, list(work.values()), jobs=None, on_crash=_crashed)
+
+
+def _crashed(_: tuple[Library, Family]) -> dict[str, str]:
+    return {"caches": "its process crashed", "positions": ""}
 
 
 def _describe(subject: tuple[Library, Family]) -> dict[str, str]:

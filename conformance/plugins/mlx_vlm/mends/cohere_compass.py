@@ -10,7 +10,7 @@ import mlx.core as mx
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, together, wrap
 from conformance.core.mends import mend
-from conformance.plugins.mlx_vlm.faults.tools import part, prompt_class
+from conformance.plugins.mlx_vlm.library_parts import part, prompt_class
 
 _FEATURES = "deepstack_visual_embeds"
 

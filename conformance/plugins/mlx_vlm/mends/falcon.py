@@ -10,7 +10,7 @@ from mlx_vlm.models.base import create_attention_mask
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, replace, together, wrap
 from conformance.core.mends import mend
-from conformance.plugins.mlx_vlm.faults.tools import part
+from conformance.plugins.mlx_vlm.library_parts import part
 from conformance.plugins.mlx_vlm.mends.kept_positions import own_offset
 
 

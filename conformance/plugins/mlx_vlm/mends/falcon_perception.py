@@ -12,7 +12,7 @@ from mlx_vlm.models.base import create_attention_mask
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, together, wrap
 from conformance.core.mends import mend
-from conformance.plugins.mlx_vlm.faults.tools import batch_class, part, prompt_class
+from conformance.plugins.mlx_vlm.library_parts import batch_class, part, prompt_class
 from conformance.plugins.mlx_vlm.mends.falcon import Rows, plain_positions
 
 

@@ -11,7 +11,7 @@ from mlx_vlm.models.base import cache_position_offset
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, together, wrap, wrap_each
 from conformance.core.mends import mend
-from conformance.plugins.mlx_vlm.faults.tools import part
+from conformance.plugins.mlx_vlm.library_parts import part
 
 _KEEPING = ("glm4v", "glm4v_moe", "glm_ocr", "paddleocr_vl", "ernie4_5_moe_vl")
 _GRIDS = ("image_grid_thw", "video_grid_thw")

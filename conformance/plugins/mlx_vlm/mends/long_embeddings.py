@@ -12,7 +12,7 @@ from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, together, wrap
 from conformance.core.mends import mend
 from conformance.plugins.mlx_vlm import compat
-from conformance.plugins.mlx_vlm.faults.tools import part
+from conformance.plugins.mlx_vlm.library_parts import part
 
 
 @mend(

@@ -9,7 +9,7 @@ import mlx.core as mx
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, replace, together, wrap
 from conformance.core.mends import mend
-from conformance.plugins.mlx_vlm.faults.tools import part
+from conformance.plugins.mlx_vlm.library_parts import part
 
 
 @mend(

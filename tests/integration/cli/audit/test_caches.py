@@ -11,8 +11,8 @@ from mlx_lm.models import cache as lm
 
 from conformance.app.cli.audit import caches
 from conformance.app.cli.main import group
-from conformance.tools.caches import discovery
-from conformance.tools.caches.cache_defects import load_cache_defects
+from conformance.power.caches import discovery
+from conformance.power.caches.cache_defects import load_cache_defects
 
 ROOT = Path(__file__).parents[4]
 DEFECTS = load_cache_defects()

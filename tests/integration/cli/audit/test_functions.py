@@ -9,7 +9,7 @@ from mlx_vlm import sample_utils as vlm
 from mlx_vlm.generate import ar
 
 from conformance.app.cli.main import group
-from conformance.tools.functions.function_defects import load_function_defects
+from conformance.power.functions.function_defects import load_function_defects
 
 
 def call(*arguments):
@@ -52,12 +52,12 @@ def test_json_has_a_line_for_each_property(tmp_path):
 
 def test_what_is_asked_for_and_not_tried_is_named(monkeypatch):
     """A module that cannot be imported leaves the others; a lost library of a glob is named."""
-    module = "conformance.plugins.mlx_vlm.properties.generator.draws"
+    module = "conformance.power.properties.mlx_vlm.generator.draws"
     monkeypatch.setitem(sys.modules, module, None)
     done = call("--library", "mlx_vlm", "--property", "penalties: *")
     assert done.exit_code == 1
     assert "penalties: together" in done.output
-    assert "not tried: plugin 'mlx_vlm' is used without draws of conformance.plugins" in done.output
+    assert "not tried: plugin 'mlx_vlm' is used without draws of conformance.power" in done.output
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "conformance.plugins.mlx_vlm.library", None)
     done = call("--library", "mlx_*", "--property", "caches: room")

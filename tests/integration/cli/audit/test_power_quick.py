@@ -7,7 +7,7 @@ import pytest
 from conformance.app.cli.show.loaded_families import loaded_families
 from conformance.core.faults.traits import traits
 from conformance.core.verdict import CaseId
-from conformance.run.registry import build_registry
+from conformance.power.faults import registry_with_faults
 from conformance.run.session import Session
 
 ENGINES = ("mlx_lm", "mlx_vlm")
@@ -15,7 +15,7 @@ ENGINES = ("mlx_lm", "mlx_vlm")
 
 @functools.cache
 def registry():
-    return build_registry()
+    return registry_with_faults()
 
 
 @functools.cache

@@ -10,9 +10,9 @@ from results_by_hand import make_result
 
 from conformance.app.cli.audit import tiers as command
 from conformance.core.verdict import ScheduleResult, Verdict, encode
+from conformance.power.mutation import kills
 from conformance.report.trials import Kill, Outcome, Trial
 from conformance.run.tiers import Choice, TierData
-from conformance.tools.mutation import kills
 
 
 def run(*arguments):

@@ -5,10 +5,11 @@ import msgspec
 import pytest
 from results_by_hand import make_result
 
-from conformance.app.pytest_plugin.lost_device import CHECK, lost, with_device
+from conformance.app.pytest_plugin.lost_device import CHECK, by_itself, lost, refusal, with_device
 from conformance.core.verdict import Finding, Verdict
 
 CASE = "toy/a/ragged/float32/0"
+REFUSED = "RuntimeError: Failed to load compiled gather_float32_uint32_1 kernel: ."
 WORDS = "cudaStreamSynchronize(stream) failed: an illegal memory access was encountered"
 
 
@@ -52,3 +53,15 @@ def test_a_computation_shows_what_no_result_says():
 @pytest.mark.usefixtures("no_device")
 def test_what_is_said_is_not_said_twice():
     assert with_device(says(WORDS)) == says(WORDS)
+
+
+def test_a_refusal_is_one_while_the_device_computes():
+    assert refusal(says(REFUSED)) == by_itself(REFUSED) == REFUSED
+    assert refusal(exact()) == by_itself("") == ""
+
+
+@pytest.mark.usefixtures("no_device")
+def test_a_lost_device_loads_no_kernel_which_is_no_refusal_by_itself():
+    """Such a case was played twice more, with all kernels compiled again: 45 s for one of 8 s."""
+    assert by_itself(REFUSED) == ""
+    assert refusal(with_device(says(REFUSED))) == ""

@@ -7,12 +7,12 @@ import pytest
 
 from conformance.checks.expectations import load_expectations
 from conformance.core.faults import Hits
-from conformance.plugins.mlx_lm.faults import cancellation
 from conformance.plugins.servers import planting, starting
-from conformance.plugins.servers.faults import mlx_lm as lm_faults
-from conformance.plugins.servers.faults import mlx_vlm as vlm_faults
 from conformance.plugins.servers.mends import mlx_lm as lm_mends
 from conformance.plugins.servers.mends import mlx_vlm as vlm_mends
+from conformance.power.faults.mlx_lm import cancellation
+from conformance.power.faults.servers import mlx_lm as lm_faults
+from conformance.power.faults.servers import mlx_vlm as vlm_faults
 
 FAULTS = (*lm_faults.FAULTS, *vlm_faults.FAULTS)
 MENDS = (*lm_mends.MENDS, *vlm_mends.MENDS)

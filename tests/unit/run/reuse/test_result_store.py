@@ -1,10 +1,14 @@
 """A kept result is given back only while all that it hangs on is the same."""
 
+import os
+import time
+
 import pytest
 from results_by_hand import make_result
 
 from conformance.core.verdict import CaseId
-from conformance.reference.installed_files import digest
+from conformance.reference import installed_files
+from conformance.reference.installed_files import Digests, digest
 from conformance.run.reuse import result_store
 from conformance.run.reuse.result_store import ResultStore
 
@@ -76,6 +80,23 @@ def add(store, files, case=CASE, digest="family", tier="full"):
 def test_an_unchanged_case_is_known(store):
     assert store.known(ID, "family", "full") == make_result(CASE)
     assert store.hangs_on(ID) == {"lib.llama", "lib.cache"}
+
+
+def test_a_file_is_read_once_for_all_families(opened, files, tmp_path, monkeypatch):
+    """CUDA's libraries may be outside of what is installed: gigabytes, for each family anew."""
+    digests, read = Digests(tmp_path / "digests.json"), []
+    monkeypatch.setattr(Digests, "here", lambda: digests)
+    monkeypatch.setattr(
+        installed_files, "file_digest", lambda path: read.append(path.name) or "content"
+    )
+    for path in files.values():
+        os.utime(path, (1, 1))
+    time.sleep(1.1)  # what has just been written is read again
+    store = opened()
+    for family in ("llama", "gemma", "phi"):
+        add(store, files, case=f"mlx_lm/{family}/ragged/float32/0")
+    assert opened().known(ID, "family", "full") == make_result(CASE)
+    assert sorted(read) == ["lib.cache", "lib.llama"]
 
 
 @pytest.mark.parametrize("name", ["lib.llama", "lib.cache"])

@@ -5,9 +5,9 @@ import pytest
 
 from conformance.core.faults import Hits
 from conformance.core.verdict import CaseId
+from conformance.power.faults import registry_with_faults
 from conformance.report.explanation import Needed
 from conformance.run.judging.judge import brief_for
-from conformance.run.registry import build_registry
 from conformance.run.session import Session
 from conformance.tools.explain.catalogue import sited
 from conformance.tools.explain.explaining import _apart, begin, explain
@@ -19,7 +19,7 @@ CASE = CaseId("mlx_lm", "llama", "ragged", "float32", 0)
 
 @pytest.fixture(scope="module")
 def session():
-    return Session(build_registry())
+    return Session(registry_with_faults())
 
 
 def found_with(session, name, case=CASE):

@@ -5,8 +5,8 @@ import io
 from rich.console import Console
 
 from conformance.app.cli.audit.mutants_table import print_gaps, print_results, survivors
+from conformance.power.mutants.unreached import Gap
 from conformance.report.mutants import Fate, Mutant, MutantResult
-from conformance.tools.mutants.unreached import Gap
 
 
 def result(fate, *, before="x = 1", library="mlx_lm", unplayed=0, module=""):

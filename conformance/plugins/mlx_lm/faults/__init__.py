@@ -1,9 +1,0 @@
-"""Historic defects, put into mlx-lm's batch generator and its caches at run time.
-
-How a fault is declared is in ``core/faults/``, what several libraries share in ``backend/``.
-"""
-
-from conformance.core.faults.declaration import Fault, declared_in
-from conformance.core.unavailable import Unavailable
-
-FAULTS: tuple[Fault | Unavailable, ...] = declared_in(__name__, Fault)

@@ -1,0 +1,54 @@
+"""Parts of mlx-vlm that faults and mends change, found when one is put in.
+
+Nothing of the library is imported before: a release that lacks a module still lists them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+
+def part(name: str) -> Any:
+    """The module ``mlx_vlm.<name>``."""
+    return importlib.import_module(f"mlx_vlm.{name}")
+
+
+def cache_class(name: str) -> Any:
+    """The library's cache of that name."""
+    return getattr(part("models.cache"), name)
+
+
+def uniform_class() -> Any:
+    """The batch cache of uniformly quantized keys and values."""
+    return cache_class("BatchQuantizedKVCache")
+
+
+def turbo_class() -> Any:
+    """The batch cache of TurboQuant."""
+    return part("turboquant").BatchTurboQuantKVCache
+
+
+def batch_class() -> Any:
+    """The class of the batch that decodes."""
+    return part("generate.ar").GenerationBatch
+
+
+def prompt_class() -> Any:
+    """The class of the batch in prefill."""
+    return part("generate.ar").PromptProcessingBatch
+
+
+def generator_class() -> Any:
+    """The class that takes requests."""
+    return part("generate.ar").BatchGenerator
+
+
+def padding(caches: Sequence[Any]) -> Any:
+    """Each row's left padding by the first cache that counts it; None if none does."""
+    for cache in caches:
+        found = getattr(cache, "left_padding", None)
+        if found is not None and hasattr(cache, "offset"):
+            return found
+    return None

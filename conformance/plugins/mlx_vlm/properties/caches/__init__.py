@@ -1,4 +1,0 @@
-"""Properties of mlx-vlm's cache classes.
-
-Random sequences of their methods belong in ``tools/caches``.
-"""

@@ -1,0 +1,86 @@
+"""Known defects of cache classes: which finding each explains."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from conformance.checks.expectations import loading as expectations
+from conformance.checks.expectations.entry_tables import Entry, read_entries
+from conformance.core.errors import ExpectationError
+from conformance.power.caches.discovery import Found
+from conformance.power.caches.finding import WHATS, FindingError
+from conformance.power.caches.sequences import replay
+
+# Below the folder of expectations: a file beside the others would be read as one of theirs.
+OWN = expectations.OWN / "caches" / "known.toml"
+
+
+class CacheDefect(
+    Entry, frozen=True, forbid_unknown_fields=True, kw_only=True, rename={"cls": "class"}
+):
+    """One known defect of cache classes.
+
+    Attributes:
+        cls: globs of ``library.Class``.
+        verb: globs of the verbs at which it shows.
+        what: in what: contents, mask, offset and so on.
+        facts: all that must be true of the cache or of the sequence.
+        play: the sequence of verbs at which it shows, as ``--json`` writes it.
+    """
+
+    cls: tuple[str, ...]
+    verb: tuple[str, ...] = ("*",)
+    what: tuple[str, ...]
+    facts: tuple[str, ...] = ()
+    play: str
+
+    def explains(self, finding: FindingError) -> bool:
+        """Whether the finding is this defect."""
+        return (
+            any(fnmatchcase(finding.name, pattern) for pattern in self.cls)
+            and any(fnmatchcase(finding.verb, pattern) for pattern in self.verb)
+            and finding.problem.what in self.what
+            and re.search(self.says, finding.problem.text) is not None
+            and set(self.facts) <= finding.facts
+        )
+
+    @property
+    def played(self) -> str:
+        """The class that its sequence is for."""
+        return self.play.split(" ", 1)[0]
+
+
+def load_cache_defects(path: Path = OWN) -> tuple[CacheDefect, ...]:
+    """The entries for the installed releases.
+
+    Raises:
+        ExpectationError: the file is not valid; names the entry.
+    """
+    found = read_entries(path, CacheDefect)
+    for entry in found:
+        if wrong := set(entry.what) - WHATS:
+            raise ExpectationError(f"{path}: defect {entry.id!r}: 'what' knows no {sorted(wrong)}")
+    return tuple(entry for entry in found if entry.active())
+
+
+def explain(defects: tuple[CacheDefect, ...], finding: FindingError) -> str | None:
+    """The id of the first entry that explains the finding."""
+    return next((entry.id for entry in defects if entry.explains(finding)), None)
+
+
+def shows(entry: CacheDefect, classes: Sequence[Found], defects: tuple[CacheDefect, ...]) -> bool:
+    """Whether the entry's own sequence still leads to it."""
+    ids: list[str | None] = []
+
+    def judge(finding: FindingError) -> bool:
+        ids.append(explain(defects, finding))
+        return ids[-1] is not None
+
+    try:
+        replay(entry.play, classes, judge)
+    except FindingError:
+        return False
+    return entry.id in ids

@@ -1,0 +1,251 @@
+"""Generates sequences of verbs with Hypothesis, and shrinks those that find a defect."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from conformance.power.caches.discovery import Found
+from conformance.power.caches.feeding import UNFED
+from conformance.power.caches.finding import FindingError, Judge
+from conformance.power.caches.harness import Harness, Step
+from conformance.power.caches.kinds.kind import DTYPES, Kind
+from conformance.power.caches.plain_stores import STORES
+from conformance.power.caches.store_calls import Call, play_store
+
+_LEAST_STEPS, _MOST_STEPS = 4, 7
+# The caches grow by this many columns, so that growth happens within few tokens.
+_STEP = 4
+# The dtype of what is played always: others than that of zeros made without one.
+_SMALL = "bfloat16"
+
+Known = Callable[[FindingError], str | None]
+
+_number = st.integers(0, 59)
+_how = st.integers(0, UNFED + 19)
+_lengths = st.lists(st.integers(0, 8), min_size=1, max_size=4)
+
+
+def _step(verb: str, *numbers: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    return st.tuples(*numbers).map(lambda given: Step(verb, _flat(given)))
+
+
+def _flat(given: Sequence[Any]) -> tuple[int, ...]:
+    out: list[int] = []
+    for one in given:
+        out += one if isinstance(one, list) else [one]
+    return tuple(out)
+
+
+_STEPS = st.one_of(
+    # Shrinking replaces irrelevant verbs by this one. If the list could shrink instead, short
+    # sequences would be drawn too often.
+    _step("nothing"),
+    _step("decode", st.integers(0, 3)),
+    _step("block", st.integers(0, 2)),
+    _step("filter", st.lists(_number, min_size=1, max_size=4)),
+    _step("extend", st.integers(0, 2), _how, _lengths),
+    _step("prefill", _number, _number, _lengths),
+    # With rows that join in between.
+    _step("prefill", _number, st.sampled_from([1, 4, 7]), _lengths),
+    _step("extract", _number),
+    _step("merge", st.integers(0, 8)),
+    _step("trim", st.integers(0, 2)),
+    _step("copy"),
+    _step("keep", st.integers(0, 8), st.integers(0, 1)),
+    _step("reload"),
+    _step("restore"),
+)
+_PROGRAMS = st.tuples(
+    st.sampled_from(sorted(DTYPES, reverse=True)).map(str),
+    _step("new", _how, _lengths),
+    st.lists(_STEPS, min_size=_LEAST_STEPS, max_size=_MOST_STEPS),
+)
+
+
+# What is drawn too seldom, each played first: batches that were not fed, on either side of extend;
+# rings that are full, alone and with others; rows, or the room of batches, one column apart.
+_RARE = (
+    "new 0 0; extend 0 0 3 5; decode 1; extract 0",
+    "new 3 4 2; extend 0 0 0 0; decode 2; filter 1 2",
+    "new 3 8 3; decode 3; block 1; extract 1; merge 5",
+    "new 3 5 4; decode 3; decode 3; extend 2 3 7 6; decode 3; extract 2; extract 0",
+    "new 3 8 7; decode 3; extend 2 3 8 5; extract 0; filter 1 2; decode 0",
+    "new 3 6 5; decode 0; prefill 4 0 4 3 2; decode 3; extract 1",
+    "new 3 3 2; extend 0 0 3 1; decode 0",
+    "new 3 5 5; trim 0; extend 0 3 4 2; decode 1",
+    "new 3 5 4; trim 0; decode 0; trim 1; block 1; filter 1; trim 0; extract 0",
+)
+
+
+@dataclass
+class Outcome:
+    """What the sequences on one class found.
+
+    Attributes:
+        name: of the class.
+        verbs: how often each was played.
+        sequences: how many were played.
+        failure: the unknown difference, by its shortest sequence.
+        known: for each known defect that was found, its shortest sequence.
+    """
+
+    name: str
+    verbs: Counter[str] = field(default_factory=Counter)
+    sequences: int = 0
+    failure: FindingError | None = None
+    known: dict[str, FindingError] = field(default_factory=dict)
+
+
+def nothing_known(_: FindingError) -> str | None:
+    """The ``known`` of callers without known defects."""
+    return None
+
+
+def explore(
+    found: Found, *, examples: int, seed: int = 0, known: Known = nothing_known, shrink: bool = True
+) -> Outcome:
+    """Play random sequences on the class as each of its kinds, until one finds an unknown defect.
+
+    Args:
+        found: the class.
+        examples: how many sequences, over all kinds.
+        seed: same seed, same sequences.
+        known: gives the id of a known defect that explains a finding.
+        shrink: look for the shortest sequence.
+    """
+    outcome = Outcome(found.name)
+
+    def judge(finding: FindingError) -> bool:
+        name = known(finding)
+        if name is None:
+            return False
+        best = outcome.known.get(name)
+        if best is None or len(finding.steps) < len(best.steps):
+            outcome.known[name] = finding
+        return True
+
+    if found.is_store:
+        with small_steps(found.cls):
+            outcome.failure = _of_store(found, outcome, examples=examples, seed=seed, shrink=shrink)
+        return outcome
+
+    share = max(1, examples // max(1, len(found.kinds)))
+    with small_steps(found.cls):
+        for number, kind in enumerate(found.kinds):
+            try:
+                for play in _RARE:
+                    outcome.sequences += 1
+                    harness = Harness(found.name, kind, _SMALL, judge=judge, number=number)
+                    harness.play(_read(play.split("; ")))
+                _attempts(kind, number, outcome, judge, examples=share, seed=seed, shrink=shrink)()
+            except FindingError as finding:
+                # Hypothesis raises the finding of the shortest sequence.
+                outcome.failure = finding
+                break
+    return outcome
+
+
+def _attempts(
+    kind: Kind,
+    number: int,
+    outcome: Outcome,
+    judge: Judge,
+    *,
+    examples: int,
+    seed: int,
+    shrink: bool,
+) -> Callable[[], None]:
+    """Plays all sequences on one kind."""
+
+    @hypothesis.seed(seed)
+    @_drawing(examples, shrink=shrink)
+    @given(_PROGRAMS)
+    def attempt(program: tuple[str, Step, list[Step]]) -> None:
+        dtype, first, steps = program
+        harness = Harness(outcome.name, kind, dtype, judge=judge, number=number)
+        try:
+            harness.play([first, *steps])
+        finally:
+            outcome.verbs += harness.verbs
+            outcome.sequences += 1
+
+    return attempt
+
+
+def _drawing(examples: int, *, shrink: bool) -> settings:
+    return settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate, Phase.shrink) if shrink else (Phase.generate,),
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        verbosity=hypothesis.Verbosity.quiet,
+    )
+
+
+def _of_store(
+    found: Found, outcome: Outcome, *, examples: int, seed: int, shrink: bool
+) -> FindingError | None:
+    """How a store of tokens differs from plain data; ``None`` if it does not."""
+    make = STORES[found.cls.__name__]
+
+    @hypothesis.seed(seed)
+    @_drawing(examples, shrink=shrink)
+    @given(make.programs)
+    def attempt(program: tuple[Call, list[Call]]) -> None:
+        first, calls = program
+        outcome.sequences += 1
+        play_store(found.name, make(found.cls), [first, *calls], outcome.verbs)
+
+    try:
+        attempt()
+    except FindingError as finding:
+        return finding
+    return None
+
+
+def replay(play: str, classes: Sequence[Found], judge: Judge) -> None:
+    """Play one sequence again, as a finding or an entry gives it.
+
+    Raises:
+        FindingError: the first difference that ``judge`` does not know.
+    """
+    head, *steps = play.split("; ")
+    name, number, dtype = head.split()
+    found = next(one for one in classes if one.name == name)
+    with small_steps(found.cls):
+        Harness(name, found.kinds[int(number)], dtype, judge=judge).play(_read(steps))
+
+
+def _read(steps: Sequence[str]) -> list[Step]:
+    return [Step(verb, tuple(map(int, numbers))) for verb, *numbers in map(str.split, steps)]
+
+
+@contextmanager
+def small_steps(cls: type[Any]) -> Iterator[None]:
+    """Let the caches of that class's module grow by few columns at a time."""
+    module = sys.modules[cls.__module__]
+    places = [
+        (one, name, vars(one)[name])
+        for one in vars(module).values()
+        if isinstance(one, type)
+        for name in ("step", "cache_step")
+        if isinstance(vars(one).get(name), int)
+    ]
+    for one, name, _ in places:
+        setattr(one, name, _STEP)
+    try:
+        yield
+    finally:
+        for one, name, value in places:
+            setattr(one, name, value)

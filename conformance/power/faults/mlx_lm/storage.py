@@ -1,0 +1,143 @@
+"""Storage that grows by steps, goes round, or has many rows: wrong past its first turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.models.cache import BatchKVCache, BatchRotatingKVCache, TokenBuffer
+
+from conformance.backend.shared_faults import OUTPUT, differs
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, after, together, wrap
+from conformance.power.faults.mlx_lm.tools import FULL, ROTATING, generate, mlx_lm_fault
+
+_GENERATOR, _BATCH = generate.BatchGenerator, generate.GenerationBatch
+_fault = partial(mlx_lm_fault, fault_class="storage", where="cache:*")
+_grown = partial(_fault, source="no report: caches and token buffers grow by 256")
+_rows = partial(
+    _fault,
+    fault_class="list misalignment",
+    source="no report: kernels change at 6 rows and more",
+    where=OUTPUT,
+)
+# Rows of a batch that counts as large.
+_MANY = 6
+# More steps than a window has tokens, by which rows decode without a join in short runs.
+_STEPS = 5
+
+
+@_grown("G3.two-steps-for-a-call", kills=("ragged/long",), needs=(FULL,))
+def two_steps_for_a_call(hits: Hits) -> Patch:
+    """Of a call's keys only as many are stored as fit into two steps."""
+
+    def update(right: Right, self: Any, keys: mx.array, values: mx.array) -> Any:
+        room = 2 * self.step
+        if keys.shape[2] > room:
+            hits.hit()
+            kept = mx.arange(keys.shape[2])[:, None] < room
+            keys = mx.where(kept, keys, 0)
+        return right(self, keys, values)
+
+    return wrap(BatchKVCache, "update_and_fetch", update)
+
+
+@_grown("G3.whole-step-written-over-the-one-before", kills=("chunked/long",), needs=(FULL,))
+def whole_step_written_over_the_one_before(hits: Hits) -> Patch:
+    """A call that fills a whole step of storage overwrites the end of what was there."""
+
+    def stored(made: Any, self: Any, keys: mx.array, _: mx.array) -> Any:
+        before = self._idx - keys.shape[2]
+        if before and keys.shape[2] == self.step:
+            hits.hit()
+            self.keys[..., before - 1, :] = keys[..., 0, :]
+            return self.keys_and_values()
+        return made
+
+    return after(BatchKVCache, "update_and_fetch", stored)
+
+
+@_grown(
+    "G3.history-lost-when-it-grows",
+    fault_class="samplers",
+    kills=("samplers/history_grows",),
+    where=OUTPUT,
+)
+def history_lost_when_it_grows(hits: Hits) -> Patch:
+    """A buffer of tokens that needs a second step forgets those of the first."""
+
+    def update(right: Right, self: Any, tokens: mx.array) -> Any:
+        grows = 0 < self._size == self._buffer.size
+        if grows and self._size % self.step == 0:
+            hits.hit()
+            self._buffer = mx.zeros_like(self._buffer)
+        return right(self, tokens)
+
+    return wrap(TokenBuffer, "update_and_fetch", update)
+
+
+@_rows("G4.limits-past-the-sixth-row", kills=("early_finish/of_eight",))
+def limits_past_the_sixth_row(hits: Hits) -> Patch:
+    """When a row leaves a large batch, the limits of the rows past the sixth stay in place."""
+
+    def filter_rows(right: Right, self: Any, keep: Sequence[int]) -> None:
+        wrong = self.max_tokens[_MANY : len(keep)]
+        right(self, keep)
+        hits.hit_if(wrong != self.max_tokens[_MANY:])
+        self.max_tokens[_MANY:] = wrong
+
+    return wrap(_BATCH, "filter", filter_rows)
+
+
+@_rows(
+    "G4.removed-one-after-another",
+    fault_class="cancellation",
+    source="no report: remove() takes several requests, and rows move up",
+    kills=("cancelled/decode_of_eight",),
+)
+def removed_one_after_another(hits: Hits) -> Patch:
+    """Of several rows that are removed at once, later ones are looked for where they were before.
+
+    Each that is taken out moves the others up by one.
+    """
+
+    def remove(right: Right, self: Any, uids: Sequence[int], *args: Any, **options: Any) -> Any:
+        decoding = list(self._generation_batch.uids)
+        asked = [decoding.index(uid) for uid in uids if uid in decoding]
+        if len(decoding) > _MANY and len(asked) > 1:
+            left, wrong = list(decoding), []
+            for place in sorted(asked):
+                wrong.append(left.pop(min(place, len(left) - 1)))
+            hits.hit_if(differs(sorted(wrong), sorted(decoding[at] for at in asked)))
+            uids = [*wrong, *(uid for uid in uids if uid not in decoding)]
+        return right(self, uids, *args, **options)
+
+    return wrap(_GENERATOR, "remove", remove)
+
+
+@_fault(
+    "G5.joined-after-a-whole-turn",
+    source="no report: a rotating cache is put in order before a join",
+    kills=("window/turns",),
+    needs=(ROTATING,),
+)
+def joined_after_a_whole_turn(hits: Hits) -> Patch:
+    """At a join, a key of storage that went round a whole time while rows decoded is lost."""
+
+    def update(right: Right, self: Any, keys: mx.array, values: mx.array) -> Any:
+        self._turned = getattr(self, "_turned", 0) + 1
+        return right(self, keys, values)
+
+    def extend(right: Right, self: Any, other: Any) -> None:
+        if getattr(self, "_turned", 0) > self.max_size + _STEPS:
+            hits.hit()
+            self._temporal_order()
+            self.keys[..., self.max_size // 2, :] = 0
+        right(self, other)
+
+    return together(
+        wrap(BatchRotatingKVCache, "_update_in_place", update),
+        wrap(BatchRotatingKVCache, "extend", extend),
+    )

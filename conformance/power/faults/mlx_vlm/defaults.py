@@ -1,0 +1,107 @@
+"""The generator's own sampler and processors, and what processors are shown of their row."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from conformance.backend.shared_faults import OUTPUT, nucleus_of_all_rows
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, after, together, wrap
+from conformance.plugins.mlx_vlm.library_parts import (
+    batch_class,
+    generator_class,
+    part,
+    prompt_class,
+)
+from conformance.power.faults.mlx_vlm.tools import mlx_vlm_fault
+
+_fault = partial(
+    mlx_vlm_fault,
+    fault_class="samplers",
+    source="no report: GenerationBatch keeps processors for rows that have any",
+    where=OUTPUT,
+)
+
+
+def _lost(hits: Hits, *, joins: bool) -> Patch:
+    """Rows with the generator's processors lose them: those that join, or those that are joined."""
+    own: list[Any] = []
+
+    def made(_: None, self: Any, *__: Any, **___: Any) -> None:
+        own[:] = [self.logits_processors] if self.logits_processors else []
+
+    def default(processors: Any) -> bool:
+        return bool(own) and processors is own[0]
+
+    def extend(right: Right, self: Any, other: Any) -> None:
+        losing, beside = (other, self) if joins else (self, other)
+        if any(p and not default(p) for p in beside.logits_processors if own):
+            hits.hit_if(any(map(default, losing.logits_processors)))
+            losing.logits_processors = [None if default(p) else p for p in losing.logits_processors]
+        right(self, other)
+
+    return together(
+        after(generator_class(), "__init__", made), wrap(batch_class(), "extend", extend)
+    )
+
+
+@_fault("G1.processors-lost-to-others-that-join", kills=("samplers/own_joins_defaults",))
+def processors_lost_to_others_that_join(hits: Hits) -> Patch:
+    """When a row with processors of its own joins, rows with the generator's lose theirs."""
+    return _lost(hits, joins=False)
+
+
+@_fault("G1.processors-lost-beside-others", kills=("samplers/defaults_join_own",))
+def processors_lost_beside_others(hits: Hits) -> Patch:
+    """A row with the generator's processors that joins rows with their own loses them."""
+    return _lost(hits, joins=True)
+
+
+@_fault(
+    "G2.no-processors-once-all-have-left",
+    kills=("samplers/processors_leave",),
+)
+def no_processors_once_all_have_left(hits: Hits) -> Patch:
+    """After the last row with processors has left, those that join get none."""
+
+    def filter_rows(right: Right, self: Any, keep: list[int]) -> None:
+        had = any(self.logits_processors)
+        right(self, keep)
+        if had and keep and not any(self.logits_processors):
+            self._without = True
+
+    def extend(right: Right, self: Any, other: Any) -> None:
+        if self.uids and getattr(self, "_without", False) and any(other.logits_processors):
+            hits.hit()
+            other.logits_processors = [None] * len(other.uids)
+        right(self, other)
+
+    return together(
+        wrap(batch_class(), "filter", filter_rows), wrap(batch_class(), "extend", extend)
+    )
+
+
+@_fault(
+    "G2.history-of-another-row",
+    source="no report: prompts are sorted by length, and histories kept beside them",
+    kills=("samplers/penalties",),
+)
+def history_of_another_row(hits: Hits) -> Patch:
+    """Processors are shown the prompt of another row of the same prefill."""
+
+    def made(_: None, self: Any, *__: Any, **___: Any) -> None:
+        hits.hit_if(len(self._token_context) > 1)
+        self._token_context.reverse()
+
+    return after(prompt_class(), "__init__", made)
+
+
+@_fault(
+    "F2.top-p-threshold-over-rows",
+    source="issue trackers: top-p in a batch",
+    kills=("samplers/engines_top_p",),
+)
+def top_p_threshold_over_rows(hits: Hits) -> Patch:
+    """The narrowest nucleus of all rows bounds the tokens of each."""
+    return nucleus_of_all_rows(part("sample_utils"), hits)

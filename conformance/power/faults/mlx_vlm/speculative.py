@@ -1,0 +1,161 @@
+"""Faults of drafts: what stays of the rejected, what is missing of the accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import mlx.core as mx
+
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, wrap, wrap_each
+from conformance.plugins.mlx_vlm.library_parts import cache_class, part
+from conformance.power.faults.mlx_vlm.tools import mlx_vlm_fault
+
+_fault = partial(
+    mlx_vlm_fault,
+    fault_class="speculative",
+    source="tokenspeed #205",
+    kills=("speculative",),
+    where="cache:*",
+    needs=("drafter:*",),
+)
+
+
+def _commit(wrong: Callable[..., None]) -> Patch:
+    """``wrong(right, model, caches, state, accepted, block)`` in place of the end of a round.
+
+    Each module of drafters imports it by name.
+    """
+    rounds = (part(f"speculative.{drafter}") for drafter in ("dflash", "eagle3", "mtp"))
+    return wrap_each(rounds, "commit_speculative_round", wrong)
+
+
+def _counts(accepted: Any) -> list[int]:
+    if isinstance(accepted, int):
+        return [accepted]
+    values = accepted.reshape(-1).tolist() if hasattr(accepted, "tolist") else accepted
+    return [int(one) for one in values]
+
+
+def _accepted_as(change: Callable[[list[int], int], list[int]], hits: Hits) -> Patch:
+    """Caches keep ``change(accepted, drafted)`` tokens of the drafts of each row."""
+
+    def commit(right: Right, *given: Any) -> None:
+        *others, accepted, block = given
+        true = _counts(accepted)
+        wrong = change(true, block - 1)
+        hits.hit_if(wrong != true)
+        right(*others, wrong[0] if isinstance(accepted, int) else wrong, block)
+
+    return _commit(commit)
+
+
+@_fault("E6.rejected-drafts-stay")
+def rejected_drafts_stay(hits: Hits) -> Patch:
+    """Rejected tokens stay in the caches."""
+    return _accepted_as(lambda counts, drafted: [drafted] * len(counts), hits)
+
+
+@_fault("E6.rejected-tail-of-shorter-rows-stays")
+def rejected_tail_of_shorter_rows_stays(hits: Hits) -> Patch:
+    """Caches of all rows keep as many tokens as the row that accepted most."""
+    return _accepted_as(lambda counts, _: [max(counts)] * len(counts), hits)
+
+
+@_fault("E6.one-rejected-draft-kept")
+def one_rejected_draft_kept(hits: Hits) -> Patch:
+    """The first rejected token stays in all caches."""
+    return _accepted_as(lambda counts, drafted: [min(n + 1, drafted) for n in counts], hits)
+
+
+@_fault("E7.last-accepted-missing")
+def last_accepted_missing(hits: Hits) -> Patch:
+    """After a draft that was right to its end the caches lack its last token."""
+    return _accepted_as(lambda counts, drafted: [min(n, drafted - 1) for n in counts], hits)
+
+
+@_fault("E6.accepted-count-of-row-0")
+def accepted_count_of_row_0(hits: Hits) -> Patch:
+    """Caches of all rows are cut by the number of tokens that row 0 accepted."""
+    return _accepted_as(lambda counts, _: counts[:1] * len(counts), hits)
+
+
+def _not_rolled_back(hits: Hits, *kinds: str) -> Patch:
+    """Caches of these classes are left as they were before the rejected tokens were taken back."""
+
+    def commit(right: Right, *given: Any) -> None:
+        _, caches, _, accepted, block = given
+        left = [c for c in caches if isinstance(c, tuple(map(cache_class, kinds)))]
+        whole = [_copied(vars(c)) for c in left]
+        right(*given)
+        if left and min(_counts(accepted)) < block - 1:
+            hits.hit()
+            for cache, values in zip(left, whole, strict=True):
+                vars(cache).update(values)
+
+    return _commit(commit)
+
+
+def _copied(values: Any) -> dict[str, Any]:
+    return {
+        name: list(value) if isinstance(value, list) else value
+        for name, value in values.items()
+        if not callable(value) and name != "_speculation"
+    }
+
+
+@_fault(
+    "F9.recurrent-state-not-rolled-back",
+    source="issue trackers",
+    needs=("drafter:*", "cache:ArraysCache"),
+)
+def recurrent_state_not_rolled_back(hits: Hits) -> Patch:
+    """Recurrent state keeps rejected tokens."""
+    return _not_rolled_back(hits, "ArraysCache")
+
+
+@_fault(
+    "F9.window-not-rolled-back",
+    source="issue trackers",
+    needs=("drafter:*", "cache:RotatingKVCache"),
+)
+def window_not_rolled_back(hits: Hits) -> Patch:
+    """A sliding window keeps rejected tokens, and what they pushed out is lost."""
+    return _not_rolled_back(hits, "RotatingKVCache", "BatchRotatingKVCache")
+
+
+def _batch() -> Any:
+    """The class of the batch that drafts."""
+    return part("generate.ar").SpeculativeGenerationBatch
+
+
+@_fault(
+    "E7.rows-behind-an-ended-one-lose-a-token",
+    kills=("speculative/*_ragged",),
+    where="output:*",
+)
+def rows_behind_an_ended_one_lose_a_token(hits: Hits) -> Patch:
+    """A row that ended within its draft takes the tokens of the rows behind it with it."""
+
+    def append(right: Right, self: Any, responses: Any, tokens: list[int | None]) -> None:
+        for row, token in enumerate(tokens):
+            if token is not None and self._finished[row]:
+                hits.hit_if(any(other is not None for other in tokens[row + 1 :]))
+                tokens = [*tokens[:row], *([None] * (len(tokens) - row))]
+                break
+        right(self, responses, tokens)
+
+    return wrap(_batch(), "_append_token_responses", append)
+
+
+@_fault("E6.drafts-verified-greedily", kills=("speculative/*_sampled",), where="output:*")
+def drafts_verified_greedily(hits: Hits) -> Patch:
+    """Drafts are compared with the likeliest tokens, though the engine has a sampler."""
+
+    def init(right: Right, self: Any, *args: Any, **options: Any) -> None:
+        hits.hit_if(not options.get("greedy_sampling"))
+        right(self, *args, **{**options, "sampler": partial(mx.argmax, axis=-1)})
+
+    return wrap(_batch(), "__init__", init)

@@ -1,0 +1,200 @@
+"""What is lost, doubled or exchanged between the generation thread and a client."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from mlx_lm import server
+from mlx_lm.generate import TextStateMachine
+
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, before, together, wrap
+from conformance.plugins.servers.planting import served_fault
+from conformance.power.faults.servers.pieces import (
+    Pieces,
+    ended_by_itself,
+    exchanged,
+    of_another,
+)
+
+_fault = partial(
+    served_fault,
+    engine="mlx_lm_server",
+    fault_class="server answers",
+    source="issue trackers: streams of several servers",
+    kills=("served_alone",),
+)
+
+
+def answers(change: Callable[[Any, Pieces], Pieces]) -> Patch:
+    """Each answer goes through ``change``, with its handler, on its way to the client."""
+    asked = threading.local()
+
+    def note(handler: Any, *_: Any) -> None:
+        asked.handler = handler
+
+    def generate(right: Right, *args: Any, **options: Any) -> Any:
+        context, answer = right(*args, **options)
+        return context, change(asked.handler, answer)
+
+    return together(
+        before(server.APIHandler, "handle_completion", note),
+        wrap(server.ResponseGenerator, "generate", generate),
+    )
+
+
+def _without_text(hits: Hits, lost: Callable[[int, Any], bool]) -> Patch:
+    """A stream lacks the text of the tokens for which ``lost`` says so."""
+
+    def change(handler: Any, answer: Pieces) -> Pieces:
+        for index, piece in enumerate(answer):
+            if handler.stream and lost(index, piece):
+                hits.hit()
+                piece.text = ""
+            yield piece
+
+    return answers(change)
+
+
+@_fault("S1.stream-without-its-last-token")
+def stream_without_its_last_token(hits: Hits) -> Patch:
+    """A stream that ends by its limit lacks its last token."""
+    return _without_text(hits, lambda _, piece: piece.finish_reason == "length")
+
+
+@_fault("S2.stream-without-its-first-token")
+def stream_without_its_first_token(hits: Hits) -> Patch:
+    """A stream lacks its first token: the client's connection is ready only for the second."""
+    return _without_text(hits, lambda index, _: index == 0)
+
+
+@_fault("S3.text-of-another-request", kills=("served_together",))
+def text_of_another_request(hits: Hits) -> Patch:
+    """While several are answered, a piece has the text that the one before got for another."""
+    change = of_another(hits, "text", only=4)
+    return answers(lambda _, pieces: change(pieces))
+
+
+@_fault("S4.answers-exchanged", kills=("served_together",))
+def answers_exchanged(hits: Hits) -> Patch:
+    """Two answers that begin one after the other go to each other's clients."""
+    change = exchanged(hits)
+    return answers(lambda _, pieces: change(pieces))
+
+
+@_fault("S5.piece-twice", kills=("served_alone",))
+def piece_twice(hits: Hits) -> Patch:
+    """The third piece of a stream is sent twice, as by a retry after a write that took long."""
+
+    def change(handler: Any, answer: Pieces) -> Pieces:
+        for index, piece in enumerate(answer):
+            if handler.stream and index == 2:
+                hits.hit()
+                piece.text += piece.text
+            yield piece
+
+    return answers(change)
+
+
+@_fault("S6.logprobs-of-another-row", kills=("served_together",))
+def logprobs_of_another_row(hits: Hits) -> Patch:
+    """A token has the logprob of the one that another request got last."""
+    change = of_another(hits, "logprob")
+    return answers(lambda _, pieces: change(pieces))
+
+
+@_fault("S7.prompt-tokens-off-by-one")
+def prompt_tokens_off_by_one(hits: Hits) -> Patch:
+    """The usage of a stream counts a token too many in the prompt."""
+    return _counted(hits, prompt=1, completion=0)
+
+
+@_fault("S8.completion-tokens-off-by-one")
+def completion_tokens_off_by_one(hits: Hits) -> Patch:
+    """The usage of a stream counts a token too few in the answer."""
+    return _counted(hits, prompt=0, completion=-1)
+
+
+def _counted(hits: Hits, *, prompt: int, completion: int) -> Patch:
+    def usage(right: Right, self: Any, prompts: int, tokens: int, *args: Any) -> Any:
+        hits.hit()
+        return right(self, prompts + prompt, tokens + completion, *args)
+
+    return wrap(server.APIHandler, "completion_usage_response", usage)
+
+
+@_fault("S9.total-without-the-prompt")
+def total_without_the_prompt(hits: Hits) -> Patch:
+    """The total of the usage leaves the prompt out."""
+
+    def usage(right: Right, *args: Any) -> Any:
+        said = right(*args)
+        hits.hit()
+        said["usage"]["total_tokens"] = said["usage"]["completion_tokens"]
+        return said
+
+    return wrap(server.APIHandler, "completion_usage_response", usage)
+
+
+@_fault("S10.length-said-to-be-a-stop")
+def length_said_to_be_a_stop(hits: Hits) -> Patch:
+    """An answer that ends by its limit is said to have ended by itself."""
+
+    def respond(right: Right, self: Any, text: str, reason: Any, *args: Any, **more: Any) -> Any:
+        return right(self, text, ended_by_itself(hits, reason), *args, **more)
+
+    return wrap(server.APIHandler, "generate_response", respond)
+
+
+@_fault("S11.new-id-for-each-piece")
+def new_id_for_each_piece(hits: Hits) -> Patch:
+    """Each piece of a stream has an id of its own."""
+
+    def respond(handler: Any, *_: Any, **__: Any) -> None:
+        hits.hit_if(handler.stream)
+        handler.request_id = f"chatcmpl-{uuid.uuid4()}"
+
+    return before(server.APIHandler, "generate_response", respond)
+
+
+@_fault("S12.whole-answer-without-its-first-token")
+def whole_answer_without_its_first_token(hits: Hits) -> Patch:
+    """An answer in one piece lacks the text of its first token."""
+
+    def change(handler: Any, answer: Pieces) -> Pieces:
+        for index, piece in enumerate(answer):
+            if not handler.stream and index == 0:
+                hits.hit()
+                piece.text = ""
+            yield piece
+
+    return answers(change)
+
+
+@_fault("S24.marker-lost-at-a-border", kills=("served_markers",))
+def marker_lost_at_a_border(hits: Hits) -> Patch:
+    """Nothing is held back that may be the begin of a marker: one in two pieces is not seen."""
+
+    def split(right: Right, state: Any, text: str) -> Any:
+        state, segments = right(state, text)
+        state, held, current = TextStateMachine.flush(state)
+        hits.hit_if(held)
+        return state, [*segments, (current, held)]
+
+    return wrap(TextStateMachine, "split", split)
+
+
+@_fault("S25.reasoning-among-the-text", kills=("served_markers",))
+def reasoning_among_the_text(hits: Hits) -> Patch:
+    """Reasoning is part of the answer's text, without its markers."""
+
+    def respond(right: Right, self: Any, text: str, *args: Any, **more: Any) -> Any:
+        reasoning = more.pop("reasoning_text", "")
+        hits.hit_if(reasoning)
+        return right(self, reasoning + text, *args, **more)
+
+    return wrap(server.APIHandler, "generate_response", respond)

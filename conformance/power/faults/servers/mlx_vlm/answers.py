@@ -1,0 +1,186 @@
+"""What is lost, doubled or exchanged between the generation thread and a client."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import Any
+
+from mlx_vlm.server import generation, openai
+from mlx_vlm.server.responses_state import ThinkingStreamState
+from mlx_vlm.server.schemas import ChatStreamChunk
+
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, after, wrap
+from conformance.plugins.servers.planting import served_fault
+from conformance.power.faults.servers.pieces import (
+    Change,
+    Pieces,
+    ended_by_itself,
+    exchanged,
+    of_another,
+)
+
+_fault = partial(
+    served_fault,
+    engine="mlx_vlm_server",
+    fault_class="server answers",
+    source="issue trackers: streams of several servers",
+    kills=("served_alone",),
+)
+
+
+class Changed:
+    """The tokens of an answer, changed on their way; closed as those of the library are."""
+
+    def __init__(self, own: Any, pieces: Pieces) -> None:
+        self._own, self._pieces = own, pieces
+
+    def __iter__(self) -> Changed:
+        """Itself, as the library's."""
+        return self
+
+    def __next__(self) -> Any:
+        """The next token."""
+        return next(self._pieces)
+
+    def close(self) -> None:
+        """See the library's own."""
+        self._own.close()
+
+
+def answers(change: Change) -> Patch:
+    """Each answer's tokens go through ``change`` on their way to the client."""
+
+    def generate(right: Right, *args: Any, **options: Any) -> Any:
+        context, tokens = right(*args, **options)
+        return context, Changed(tokens, change(iter(tokens)))
+
+    return wrap(generation.ResponseGenerator, "generate", generate)
+
+
+@_fault("S1.answer-without-its-last-token")
+def answer_without_its_last_token(hits: Hits) -> Patch:
+    """An answer that ends by its limit lacks its last token."""
+
+    def change(pieces: Pieces) -> Pieces:
+        held = None
+        for piece in pieces:
+            if held is not None and piece.finish_reason == "length":
+                hits.hit()
+                held.finish_reason = piece.finish_reason
+                yield held
+                return
+            if held is not None:
+                yield held
+            held = piece
+        if held is not None:
+            yield held
+
+    return answers(change)
+
+
+@_fault("S2.answer-without-its-first-token")
+def answer_without_its_first_token(hits: Hits) -> Patch:
+    """An answer of several tokens lacks its first one."""
+
+    def change(pieces: Pieces) -> Pieces:
+        for index, piece in enumerate(pieces):
+            if index == 0 and piece.finish_reason is None:
+                hits.hit()
+                continue
+            yield piece
+
+    return answers(change)
+
+
+@_fault("S3.token-of-another-request", kills=("served_together",))
+def token_of_another_request(hits: Hits) -> Patch:
+    """While several are answered, a piece is the one that another request got before."""
+    return answers(of_another(hits, "text", "token", only=4))
+
+
+@_fault("S4.answers-exchanged", kills=("served_together",))
+def answers_exchanged(hits: Hits) -> Patch:
+    """Two answers that begin one after the other go to each other's clients."""
+    return answers(exchanged(hits))
+
+
+@_fault("S6.logprobs-of-another-row", kills=("served_together",))
+def logprobs_of_another_row(hits: Hits) -> Patch:
+    """A token has the logprob of the one that another request got last."""
+    return answers(of_another(hits, "logprobs"))
+
+
+@_fault("S7.prompt-tokens-off-by-one")
+def prompt_tokens_off_by_one(hits: Hits) -> Patch:
+    """The usage of a stream counts a token too many in the prompt."""
+    return _counted(hits, prompt=1, completion=0)
+
+
+@_fault("S8.completion-tokens-off-by-one")
+def completion_tokens_off_by_one(hits: Hits) -> Patch:
+    """The usage of a stream counts a token too few in the answer."""
+    return _counted(hits, prompt=0, completion=-1)
+
+
+def _counted(hits: Hits, *, prompt: int, completion: int) -> Patch:
+    def usage(right: Right, *args: Any) -> Any:
+        hits.hit()
+        *others, prompts, tokens = args
+        return right(*others, prompts + prompt, tokens + completion)
+
+    return wrap(openai, "_chat_usage_chunk", usage)
+
+
+@_fault("S10.length-said-to-be-a-stop")
+def length_said_to_be_a_stop(hits: Hits) -> Patch:
+    """An answer that ends by its limit is said to have ended by itself."""
+
+    def change(pieces: Pieces) -> Pieces:
+        for piece in pieces:
+            piece.finish_reason = ended_by_itself(hits, piece.finish_reason)
+            yield piece
+
+    return answers(change)
+
+
+@_fault("S11.new-id-for-each-piece")
+def new_id_for_each_piece(hits: Hits) -> Patch:
+    """Each piece of a stream has an id of its own."""
+    numbers = itertools.count()
+
+    def made(right: Right, chunk: Any, **fields: Any) -> None:
+        hits.hit()
+        right(chunk, **{**fields, "id": f"{fields.get('id')}-{next(numbers)}"})
+
+    return wrap(ChatStreamChunk, "__init__", made)
+
+
+@_fault("S24.marker-lost-at-a-border", kills=("served_markers",))
+def marker_lost_at_a_border(hits: Hits) -> Patch:
+    """Nothing is held back that may be the begin of a marker: one in two pieces is not seen."""
+
+    def feed(delta: Any, state: Any, *_: Any, **__: Any) -> Any:
+        held, state.buffer = state.buffer, ""
+        hits.hit_if(held)
+        if state.in_thinking:
+            delta.reasoning = (delta.reasoning or "") + held or None
+        else:
+            delta.content = (delta.content or "") + held or None
+        return delta
+
+    return after(ThinkingStreamState, "feed", feed)
+
+
+@_fault("S25.reasoning-among-the-text", kills=("served_markers",))
+def reasoning_among_the_text(hits: Hits) -> Patch:
+    """The reasoning of a stream is part of its text, without its markers."""
+
+    def feed(delta: Any, *_: Any, **__: Any) -> Any:
+        hits.hit_if(delta.reasoning)
+        delta.content = (delta.reasoning or "") + (delta.content or "") or None
+        delta.reasoning = None
+        return delta
+
+    return after(ThinkingStreamState, "feed", feed)

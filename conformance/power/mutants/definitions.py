@@ -1,0 +1,201 @@
+"""Mutants of what is computed where it is defined: defaults of functions, and constants."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from conformance.power.mutants.live_changes import (
+    Change,
+    InvalidMutantError,
+    first_line,
+    functions_of,
+    modules_of,
+    place_of,
+)
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+# The value of a default with a mutant; given how it is written, and the value without one.
+_Value = Callable[[ast.expr, Any], Any]
+
+
+class Unread:
+    """Stands for a value that nothing reads: whatever is done with it fails."""
+
+    def __bool__(self) -> bool:
+        raise TypeError(_READ)
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError(_READ)
+
+    def __str__(self) -> str:
+        raise TypeError(_READ)
+
+    def __getattribute__(self, name: str) -> object:
+        raise TypeError(_READ)
+
+    def __hash__(self) -> int:
+        raise TypeError(_READ)
+
+
+_READ = "this value is read"
+
+
+def with_reads_by_identity(text: str) -> ast.Module:
+    """The module in which ``x is None`` reads ``x``, too: ``(x.__class__, x is None)[1]``."""
+    tree = ast.parse(text)
+    _ReadByIdentity().visit(tree)
+    return ast.fix_missing_locations(tree)
+
+
+class _ReadByIdentity(ast.NodeTransformer):
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        plain = isinstance(node.left, ast.Name | ast.Attribute)
+        if not plain or not any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
+            return node
+        read = ast.Attribute(node.left, "__class__", ast.Load())
+        both = ast.Tuple([read, node], ast.Load())
+        return ast.copy_location(ast.Subscript(both, ast.Constant(1), ast.Load()), node)
+
+
+def default_changes(
+    module: ModuleType, name: str, right: str, wrong: str, *, unread: bool = False
+) -> Iterator[Change]:
+    """The defaults of a function that differ between two sources of its module.
+
+    Args:
+        unread: instead of what they become, each is a value that fails where it is read.
+
+    Raises:
+        InvalidMutantError: the function is not there, or a default cannot be computed.
+    """
+    old, new = _function(right, name), _function(wrong, name)
+    if old is None or new is None:
+        raise InvalidMutantError(f"{name} is not there")
+    pairs = zip(_written(old.args), _written(new.args), strict=True)
+    changed = {id(one): other for one, other in pairs if ast.dump(one) != ast.dump(other)}
+
+    def value(node: ast.expr, before: Any) -> Any:
+        if id(node) not in changed:
+            return before
+        return Unread() if unread else value_of(changed[id(node)], module)
+
+    for function in functions_of(str(module.__file__)):
+        if place_of(function.__code__) == (name, first_line(old)):
+            yield from _of_function(function, old, value)
+
+
+def constant_changes(
+    module: ModuleType, name: str, right: str, wrong: str, *, unread: bool = False
+) -> Iterator[Change]:
+    """The constants of a class, or of the module, that differ between two sources of the module.
+
+    Of a module also where others imported them, and where they are defaults of functions.
+
+    Args:
+        name: of the class; empty for the module.
+        unread: instead of what they become, each is a value that fails where it is read.
+
+    Raises:
+        InvalidMutantError: the class is not there, or a constant cannot be computed.
+    """
+    owner: Any = module
+    for part in filter(None, name.split(".")):
+        owner = vars(owner).get(part)
+    if owner is None:
+        raise InvalidMutantError(f"{name} is not there")
+    before, after = _assigned(right, name), _assigned(wrong, name)
+    for key, node in after.items():
+        if key not in before or ast.dump(before[key]) == ast.dump(node) or key not in vars(owner):
+            continue
+        old = vars(owner)[key]
+        new = Unread() if unread else value_of(node, module)
+        if owner is not module:
+            yield Change(owner, key, old, new)
+            continue
+        for other in modules_of(module.__name__.partition(".")[0]):
+            if other is module or vars(other).get(key) is old:
+                yield Change(other, key, old, new)
+                yield from _where_default(other, key, new)
+
+
+def value_of(node: ast.expr, module: ModuleType) -> Any:
+    """What an expression gives in a module.
+
+    Raises:
+        InvalidMutantError: it raises.
+    """
+    code = compile(ast.fix_missing_locations(ast.Expression(node)), str(module.__file__), "eval")
+    try:
+        return eval(code, vars(module))
+    except Exception as error:
+        raise InvalidMutantError(f"it cannot be computed: {error!r}") from error
+
+
+def _where_default(module: ModuleType, key: str, new: Any) -> Iterator[Change]:
+    """The functions of a module that have the constant as a default."""
+    path = Path(str(module.__file__))
+    if not path.is_file():
+        return
+
+    def value(node: ast.expr, before: Any) -> Any:
+        return new if isinstance(node, ast.Name) and node.id == key else before
+
+    nodes = {
+        (node.name, first_line(node)): node
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, _Function)
+    }
+    for function in functions_of(str(path)):
+        code = function.__code__
+        node = nodes.get((code.co_name, code.co_firstlineno))
+        if node is not None:
+            yield from _of_function(function, node, value)
+
+
+def _of_function(function: FunctionType, node: _Function, value: _Value) -> Iterator[Change]:
+    """The changes of a function's defaults; none where each is as before."""
+    given, named = function.__defaults__ or (), function.__kwdefaults__ or {}
+    if len(given) == len(node.args.defaults):
+        values = tuple(map(value, node.args.defaults, given))
+        if any(one is not other for one, other in zip(values, given, strict=True)):
+            yield Change(function, "__defaults__", given, values)
+    pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+    written = {arg.arg: default for arg, default in pairs if default is not None}
+    wrong = {key: value(written[key], old) if key in written else old for key, old in named.items()}
+    if any(wrong[key] is not named[key] for key in named):
+        yield Change(function, "__kwdefaults__", named, wrong)
+
+
+def _written(arguments: ast.arguments) -> list[ast.expr]:
+    """The defaults as they are written."""
+    return [*arguments.defaults, *(node for node in arguments.kw_defaults if node is not None)]
+
+
+def _assigned(text: str, name: str) -> dict[str, ast.expr]:
+    body: list[ast.stmt] = ast.parse(text).body
+    for part in filter(None, name.split(".")):
+        classes = [node for node in body if isinstance(node, ast.ClassDef) and node.name == part]
+        body = classes[-1].body if classes else []
+    found: dict[str, ast.expr] = {}
+    for node in body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found[node.targets[0].id] = node.value
+        elif isinstance(node, ast.AnnAssign) and node.value and isinstance(node.target, ast.Name):
+            found[node.target.id] = node.value
+    return found
+
+
+def _function(text: str, name: str) -> _Function | None:
+    body: list[ast.stmt] = ast.parse(text).body
+    found: ast.stmt | None = None
+    for part in name.split("."):
+        named = [n for n in body if isinstance(n, _Function | ast.ClassDef) and n.name == part]
+        if not named:
+            return None
+        found, body = named[-1], named[-1].body
+    return found if isinstance(found, _Function) else None

@@ -1,0 +1,156 @@
+"""What is done about a library's mutants: which are tried, and what is known of the others."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from conformance.core.errors import ConformanceError
+from conformance.power.mutants.choosing import Task, sample, task_for
+from conformance.power.mutants.reach import Map, Reach, ReachFolder, merged, reach_key
+from conformance.power.mutants.reviewed import Reviewed
+from conformance.power.mutants.targets import BESIDE, files_of, needing_extra
+from conformance.report.mutants import Fate, Mutant, MutantResult
+from conformance.run.registry import Registry, select
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The lines that one family's schedules run: to be recorded, unless they are known.
+
+    Attributes:
+        modules: the files whose lines are recorded, by name; each machine finds them by itself.
+    """
+
+    library: str
+    family: str
+    modules: tuple[str, ...]
+    seed: int = 0
+
+    def known(self, registry: Registry) -> Reach | None:
+        """What was recorded before, of the same code."""
+        return ReachFolder().read(self.library, self.family, self._key(registry))
+
+    def scenarios(self, registry: Registry) -> tuple[str, ...]:
+        """Those that the family plays: each can be recorded by itself."""
+        family = registry.families[self.library, self.family]
+        found = {
+            scenario.name: None
+            for engine in registry.engines.values()
+            if engine.library == self.library
+            for scenario in registry.scenarios_for(engine, family)
+            if not scenario.oracle_only
+        }
+        return tuple(found)
+
+    def make(self, registry: Registry, scenario: str) -> Reach:
+        """Play its cases of one scenario.
+
+        Raises:
+            ModelError: the family's model can't be loaded.
+            ConformanceError: coverage.py is not installed.
+        """
+        with needing_extra():
+            recording = importlib.import_module("conformance.power.mutants.line_recording")
+        key, scenarios = self._key(registry), (scenario,)
+        found: Reach = recording.reach_of(
+            registry,
+            self.library,
+            self.family,
+            files_of(self.library, self.modules),
+            key=key,
+            seed=self.seed,
+            scenarios=scenarios,
+        )
+        return found
+
+    def keep(self, parts: Sequence[Reach]) -> Reach:
+        """What was recorded of its scenarios, as one, and kept for later runs."""
+        whole = merged(parts)
+        ReachFolder().write(whole)
+        return whole
+
+    def _key(self, registry: Registry) -> str:
+        files = files_of(self.library, self.modules)
+        return reach_key(registry.families[self.library, self.family], files, self.seed)
+
+
+def families_of(registry: Registry, library: str, globs: Sequence[str]) -> tuple[str, ...]:
+    """The families whose cases are played: those named, else of each kind of cache and rotation.
+
+    Raises:
+        ConformanceError: the library has no family of that name.
+    """
+    own = {f.name: f for (name, _), f in registry.families.items() if name == library}
+    if globs:
+        return select(own, globs, what="family")
+    beside = BESIDE.get(library, ())
+    return tuple(name for name, family in own.items() if family.facts.quick or name in beside)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The mutants of a library.
+
+    Attributes:
+        decided: those whose fate is known without a run.
+        tasks: the others, in the order in which they are tried.
+    """
+
+    decided: tuple[MutantResult, ...]
+    tasks: tuple[Task, ...]
+
+
+def plan(
+    registry: Registry,
+    library: str,
+    mutants: Sequence[Mutant],
+    where: Map,
+    reviewed: Reviewed,
+    *,
+    number: int | None,
+    seed: int,
+    most: int,
+    done: Collection[tuple[str, str, str, str, str, int]] = (),
+) -> Plan:
+    """Choose the mutants and what is played with each.
+
+    Args:
+        where: which schedules run which lines.
+        number: of mutants that are reached; all for ``None``.
+        seed: of the choice.
+        most: schedules that are played with one mutant.
+        done: keys of mutants whose results are known from an earlier run.
+
+    Raises:
+        ConformanceError: there is no mutant.
+    """
+    if not mutants:
+        raise ConformanceError(f"{library}: there is nothing to change in these files")
+    versions = registry.libraries[library].versions()
+    chosen = sample(mutants, number, seed, lambda mutant: bool(where.reached(mutant).places))
+    decided: list[MutantResult] = []
+    tasks: list[Task] = []
+    for mutant in chosen:
+        if mutant.key in done:
+            continue
+        reached = where.reached(mutant)
+        fate, why = _known(mutant, bool(reached.places), reviewed)
+        if fate is None:
+            tasks.append(task_for(library, mutant, reached, most=most))
+        else:
+            decided.append(MutantResult(mutant, library, fate, versions, why=why))
+    return Plan(tuple(decided), tuple(tasks))
+
+
+def _known(mutant: Mutant, reached: bool, reviewed: Reviewed) -> tuple[Fate | None, str]:  # noqa: FBT001
+    if not reached:
+        return Fate.UNREACHED, reviewed.why_unreached(mutant.module, mutant.function)
+    reason = reviewed.equivalence(mutant)
+    return (Fate.EQUIVALENT, reason) if reason else (None, "")
+
+
+def listed(results: Sequence[MutantResult], library: str) -> Iterator[Mutant]:
+    """The mutants of a library that survived in earlier results, to be tried again."""
+    return (r.mutant for r in results if r.library == library and r.fate is Fate.SURVIVED)

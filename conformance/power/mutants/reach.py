@@ -1,0 +1,227 @@
+"""Which lines of a library's files each schedule runs: the record, and where it is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+import conformance
+from conformance.core.family import Family
+from conformance.core.user_cache import user_cache
+from conformance.core.verdict import CaseId
+from conformance.reference.installed_files import digest, file_digest
+from conformance.reference.surroundings import Environment, family_digest
+from conformance.report.mutants import Mutant
+
+_DECIDING = [
+    "backend",
+    "core",
+    "plugins",
+    "reference",
+    "run",
+    "scenarios",
+    "power/mutants/line_recording.py",
+]
+# In the names of the files and folders of properties.
+_PROPERTIES = "properties"
+_SUFFIX = ".reach.json"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A schedule of a case, as it ran without any mutant.
+
+    Attributes:
+        case: its id, as text.
+        seconds: of the engine's runs, while lines were recorded.
+        good: whether it was right.
+    """
+
+    case: str
+    schedule: str
+    seconds: float
+    good: bool
+
+    @property
+    def id(self) -> CaseId:
+        """The case."""
+        return CaseId.parse(self.case)
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """The lines that an engine's schedules run in one family.
+
+    Sets of lines are numbers in hexadecimal: the bit of value ``2 ** n`` stands for line ``n``.
+
+    Attributes:
+        key: a hash of what it hangs on.
+        single: by module, the lines that run outside of the engine's runs: in single streams.
+        places: the schedules.
+        lines: for each place, by module an index into ``sets``.
+        sets: the distinct sets.
+    """
+
+    key: str
+    library: str
+    family: str
+    single: dict[str, str]
+    places: tuple[Place, ...]
+    lines: tuple[dict[str, int], ...]
+    sets: tuple[str, ...]
+
+    def of(self, module: str) -> tuple[int, ...]:
+        """For each place the set of lines that it runs of the module, as a number."""
+        numbers = [int(text, 16) for text in self.sets]
+        return tuple(numbers[found[module]] if module in found else 0 for found in self.lines)
+
+
+def merged(parts: Sequence[Reach]) -> Reach:
+    """The record of a family of which some cases are in each of ``parts``."""
+    first = parts[0]
+    sets: dict[str, int] = {}
+    single: dict[str, int] = {}
+    lines: list[dict[str, int]] = []
+    for part in parts:
+        for module, bits in part.single.items():
+            single[module] = single.get(module, 0) | int(bits, 16)
+        lines += [
+            {module: sets.setdefault(part.sets[at], len(sets)) for module, at in found.items()}
+            for found in part.lines
+        ]
+    return Reach(
+        first.key,
+        first.library,
+        first.family,
+        {module: f"{bits:x}" for module, bits in single.items()},
+        tuple(place for part in parts for place in part.places),
+        tuple(lines),
+        tuple(sets),
+    )
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """Where a mutant's code runs.
+
+    Attributes:
+        places: the schedules that run it.
+        families: in which single streams run it, too.
+    """
+
+    places: tuple[Place, ...]
+    families: frozenset[str]
+
+
+class Map:
+    """The lines that the schedules of several families run."""
+
+    def __init__(self, reaches: Sequence[Reach]) -> None:
+        self._reaches = reaches
+        self._sets: dict[str, list[tuple[Place, int]]] = {}
+        self._known: dict[tuple[str, tuple[int, int]], Reached] = {}
+
+    def reached(self, mutant: Mutant) -> Reached:
+        """Where the mutant's code runs."""
+        key = (mutant.module, mutant.reached_by)
+        if key not in self._known:
+            self._known[key] = self._reached(mutant.module, span(*mutant.reached_by))
+        return self._known[key]
+
+    def _reached(self, module: str, bits: int) -> Reached:
+        single = frozenset(
+            reach.family for reach in self._reaches if int(reach.single.get(module, "0"), 16) & bits
+        )
+        pairs = self._pairs(module)
+        return Reached(tuple(place for place, lines in pairs if lines & bits), single)
+
+    def lines(self, module: str) -> int:
+        """All lines of the module that any schedule runs, as a number."""
+        return functools.reduce(int.__or__, (lines for _, lines in self._pairs(module)), 0)
+
+    def _pairs(self, module: str) -> list[tuple[Place, int]]:
+        if module not in self._sets:
+            self._sets[module] = [
+                pair
+                for reach in self._reaches
+                for pair in zip(reach.places, reach.of(module), strict=True)
+            ]
+        return self._sets[module]
+
+
+def span(first: int, last: int) -> int:
+    """The lines from ``first`` to ``last`` as a number."""
+    return (1 << (last + 1)) - (1 << first)
+
+
+def reach_key(family: Family, files: Mapping[str, Path], seed: int) -> str:
+    """A hash of what a family's reach hangs on: its library, these files, how cases are played.
+
+    Args:
+        files: the modules whose lines are recorded, and where they are.
+    """
+    parts = [
+        *_own(),
+        Environment.first().modules(family.facts.library),
+        family_digest(family),
+        str(seed),
+        *(f"{module} {file_digest(path)}" for module, path in sorted(files.items())),
+    ]
+    return digest(part.encode() for part in parts)
+
+
+def _own() -> Iterator[str]:
+    """Of this package what decides which cases there are and how they are played.
+
+    Properties of functions are tried without a case: a changed one changes no lines.
+    """
+    root = Path(str(conformance.__file__)).parent
+    for name in _DECIDING:
+        paths = [root / name] if name.endswith(".py") else sorted((root / name).rglob("*.py"))
+        for path in paths:
+            if _PROPERTIES not in str(path.relative_to(root)):
+                yield f"{path.relative_to(root)} {file_digest(path)}"
+
+
+class ReachFolder:
+    """Where reaches are kept from run to run: one file for each family.
+
+    Args:
+        folder: default: in the user's cache.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or user_cache() / "mutants"
+
+    def read(self, library: str, family: str, key: str) -> Reach | None:
+        """The family's reach; ``None`` if there is none of that key."""
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            data = self._path(library, family).read_bytes()
+            reach = msgspec.json.decode(data, type=Reach)
+            return reach if reach.key == key else None
+        return None
+
+    def write(self, reach: Reach) -> None:
+        """Keep it, whole or not at all; where nothing can be written, it is recorded anew."""
+        path = self._path(reach.library, reach.family)
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            whole = path.with_suffix(".whole")
+            whole.write_bytes(msgspec.json.encode(reach))
+            whole.replace(path)
+
+    def _path(self, library: str, family: str) -> Path:
+        return self._folder / f"{library}-{family}{_SUFFIX}"
+
+
+def ranges(lines: int) -> Iterator[tuple[int, int]]:
+    """The runs of neighbours in a set of lines, each by its first and last."""
+    number = 0
+    while lines >> number:
+        if lines >> number & 1:
+            first = number
+            while lines >> number & 1:
+                number += 1
+            yield first, number - 1
+        number += 1

@@ -1,0 +1,197 @@
+"""Chooses tiers: the cheapest schedules that still catch the faults which the full ladder catches.
+
+A weighted set cover, solved greedily: the schedule that catches most faults per second of all
+families comes first. A fault that a rung about the model catches must be caught by one of those:
+families that represent no kind play nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from conformance.core.family import Family
+from conformance.core.tier_names import DEFAULT, QUICK
+from conformance.core.verdict import CaseResult
+from conformance.power.mutation.kills import Kills, Place, killed_in
+from conformance.run.tiers import Choice, Globs, Tier
+
+QUICK_RATE = 0.98
+"""The least part of the full ladder's kills that the quick tier keeps."""
+
+# Their outcome hangs on the engine and the kind of cache, not on the model; or they are long.
+OF_KINDS: Globs = {
+    "cancelled": ("decode_of_eight",),
+    "chunked": ("long",),
+    "early_finish": ("defaults", "of_eight", "stop_tokens"),
+    "held": ("*",),
+    "invalid": ("*",),
+    "kept": ("*",),
+    "prefix_caching": ("*",),
+    "quantized": ("*turbo*",),
+    "ragged": ("long",),
+    "samplers": ("*",),
+    "speculative": ("*",),
+    "stop_sequences": ("*",),
+    "structured": ("*",),
+    "threads": ("*",),
+    "window": ("even", "turns"),
+}
+_MEDIA = re.compile("image|audio|video")
+# What was found once is always played again.
+_ALWAYS = "corpus"
+# Even a schedule that took no time is not free.
+_LEAST_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """What one library's families played in a whole run, and what it cost.
+
+    Attributes:
+        seconds: of each place, over all families that play it in the default tier.
+        cases: for each family and scenario its places.
+        oracle_only: scenarios that play no engine, in ladder order.
+        whole: seconds of the whole run.
+    """
+
+    seconds: dict[Place, float]
+    cases: dict[tuple[str, str], frozenset[Place]]
+    oracle_only: tuple[str, ...]
+    whole: float
+
+
+def choose(
+    library: str,
+    results: Iterable[CaseResult],
+    kills: Kills,
+    families: Mapping[str, Family],
+    oracle_only: tuple[str, ...],
+) -> dict[str, Choice]:
+    """The choice of each tier for a library, from a whole run of its engine.
+
+    Args:
+        library: whose families.
+        results: of the full ladder.
+        kills: what the full ladder catches.
+        families: by ``library/family``.
+        oracle_only: the scenarios that play no engine, in ladder order.
+    """
+    ran = tuple(results)
+    ladder = _ladder(library, ran, families, oracle_only)
+    wanted = [
+        frozenset(_general(place) for place in places)
+        for name in kills.caught
+        if name.startswith(f"{library}/")
+        for places in kills.of(name).values()
+    ]
+    model = [w for found in wanted if (w := frozenset(p for p in found if not _of_kinds(p)))]
+    engine = [found for found in wanted if all(map(_of_kinds, found))]
+    least = _cover(model, ladder.seconds, 1.0)
+    default = least | _represented(ladder, least)
+    few = _cover(model, ladder.seconds, QUICK_RATE) | _cover(engine, ladder.seconds, QUICK_RATE)
+    left = {
+        DEFAULT: _without(ladder, default | frozenset(filter(_of_kinds, ladder.seconds))),
+        QUICK: _without(ladder, few) | dict.fromkeys(oracle_only[1:], ("*",)),
+    }
+    made = {}
+    for name, left_out in left.items():
+        bare = Choice(0, 0, 0.0, left_out, OF_KINDS)
+        tier = Tier(name, {library: bare})
+        caught = killed_in(kills, tier, families)
+        mine = [family for family in caught if family.startswith(f"{library}/")]
+        made[name] = Choice(
+            killed=sum(len(caught[family]) for family in mine),
+            of=sum(len(kills.caught[family]) for family in mine),
+            share=round(_seconds(library, ran, tier, families) / ladder.whole, 3),
+            left_out=left_out,
+            of_kinds=OF_KINDS,
+        )
+    return made
+
+
+def _ladder(
+    library: str,
+    results: Iterable[CaseResult],
+    families: Mapping[str, Family],
+    oracle_only: tuple[str, ...],
+) -> Ladder:
+    seconds: dict[Place, float] = defaultdict(float)
+    cases: dict[tuple[str, str], frozenset[Place]] = {}
+    whole = 0.0
+    for result in results:
+        whole += result.seconds
+        if result.scenario in (*oracle_only, _ALWAYS):
+            continue
+        represents = families[f"{library}/{result.family}"].facts.quick
+        places = {_general(Place(result.scenario, s.name)): s.seconds for s in result.schedules}
+        for place, took in places.items():
+            seconds[place] += took if represents or not _of_kinds(place) else 0.0
+        cases[result.family, result.scenario] = frozenset(places)
+    return Ladder(dict(seconds), cases, oracle_only, whole)
+
+
+def _cover(
+    wanted: Iterable[frozenset[Place]], seconds: Mapping[Place, float], rate: float
+) -> frozenset[Place]:
+    """Places, one of which is in each of the sets, or in as many of them as the rate asks."""
+    left = [places & seconds.keys() for places in wanted]
+    allowed = len(left) - math.ceil(len(left) * rate)
+    chosen: set[Place] = set()
+    while len(left := [places for places in left if places.isdisjoint(chosen)]) > allowed:
+        gain: dict[Place, int] = defaultdict(int)
+        for places in left:
+            for place in places:
+                gain[place] += 1
+        chosen.add(max(sorted(gain), key=lambda p: gain[p] / (seconds[p] + _LEAST_SECONDS)))
+    return frozenset(chosen)
+
+
+def _represented(ladder: Ladder, chosen: frozenset[Place]) -> frozenset[Place]:
+    """More places, the cheapest, so that every rung about the model plays something."""
+    more: set[Place] = set()
+    for places in ladder.cases.values():
+        open_ = {place for place in places if not _of_kinds(place)}
+        if open_ and open_.isdisjoint(chosen | more):
+            more.add(min(sorted(open_), key=lambda place: ladder.seconds[place]))
+    return frozenset(more)
+
+
+def _without(ladder: Ladder, chosen: frozenset[Place]) -> Globs:
+    """What is left out if only these places are played; a whole scenario as ``*``."""
+    left: dict[str, tuple[str, ...]] = {}
+    for scenario in sorted({place.scenario for place in ladder.seconds}):
+        all_of = [place for place in ladder.seconds if place.scenario == scenario]
+        names = tuple(sorted(place.schedule for place in all_of if place not in chosen))
+        if names:
+            left[scenario] = names if len(names) < len(all_of) else ("*",)
+    return left
+
+
+def _seconds(
+    library: str, results: Iterable[CaseResult], tier: Tier, families: Mapping[str, Family]
+) -> float:
+    """What of a whole run's time the tier plays."""
+    total = 0.0
+    for result in results:
+        family = families[f"{library}/{result.family}"]
+        if not tier.plays(family, result.scenario):
+            continue
+        parts = {s.name: s.seconds for s in result.schedules}
+        kept = [name for name in parts if tier.keeps(family, result.scenario, name)]
+        left_out = sum(parts.values()) - sum(parts[name] for name in kept or parts)
+        total += result.seconds - left_out
+    return total
+
+
+def _general(place: Place) -> Place:
+    """The place with any kind of media for the one that its schedule names."""
+    return Place(place.scenario, _MEDIA.sub("*", place.schedule))
+
+
+def _of_kinds(place: Place) -> bool:
+    return any(fnmatchcase(place.schedule, glob) for glob in OF_KINDS.get(place.scenario, ()))

@@ -1,0 +1,272 @@
+"""In which pieces mlx-vlm's batch of prompts is computed, and what is kept after each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+
+from conformance.core.properties import Property
+from conformance.plugins.mlx_vlm import compat
+from conformance.power.properties.mlx_vlm.generator.steps_pieces_stand_ins import (
+    VOCAB,
+    Entry,
+    Keeping,
+    Next,
+)
+
+ar: Any = compat.part("generate.ar")
+
+_FILE, _CASES, _WIDTH = "mlx_vlm/generate/ar.py", 24, 2
+
+
+def piece_properties() -> list[Property]:
+    """That of ``PromptProcessingBatch``."""
+    names = ("PromptProcessingBatch.*", "_*_sequence_aligned_*", "_prompt_kwarg_*")
+    return [Property("generator: prompts in pieces", _FILE, names, _pieces)]
+
+
+@dataclass
+class Row:
+    """A prompt, of which ``prefix`` tokens were there, and after how many a cache is to be kept."""
+
+    number: int
+    tokens: list[int]
+    prefix: int
+    ends: list[int]
+    kept: list[int] = field(default_factory=list)
+
+    @property
+    def rest(self) -> int:
+        """How many of its tokens are computed."""
+        return len(self.tokens) - self.prefix
+
+    def pending(self) -> int | None:
+        """After how many tokens a cache is kept next."""
+        last = max([self.prefix, *self.kept])
+        return next((n for n in self.ends if n > last), None)
+
+
+@dataclass
+class Expected:
+    """Rows that begin together, or end together where no prefix was there.
+
+    Attributes:
+        checkpoints: whether caches are kept between pieces.
+        done: columns that were computed.
+    """
+
+    rows: list[Row]
+    step: int | None
+    checkpoints: bool
+    done: int = 0
+
+    def __post_init__(self) -> None:
+        self.columns = max(row.rest for row in self.rows)
+        self.together = any(row.prefix for row in self.rows)
+
+    def first(self, row: Row) -> int:
+        """The column of a row's first token."""
+        return 0 if self.together else self.columns - row.rest
+
+    def piece(self) -> int:
+        """Columns of the next piece; none where only the last one is left."""
+        left = self.columns - self.done
+        cuts = []
+        for row in self.rows if self.checkpoints else []:
+            end = row.pending()
+            if end is not None:
+                cuts.append(self.first(row) + end - row.prefix - self.done)
+        cuts = [n for n in cuts if 0 < n < left]
+        if left <= 1 or (self.step is None and not cuts):
+            return 0
+        if self.together:
+            cuts += [row.rest - self.done for row in self.rows if row.rest > self.done]
+        return min(self.step or left, left - 1, *cuts)
+
+    def computed(self, columns: int) -> list[tuple[int, int]]:
+        """The rows of which a cache is kept after a piece, and its tokens."""
+        self.done += columns
+        found = []
+        for place, row in enumerate(self.rows):
+            done = min(max(self.done - self.first(row), 0), row.rest)
+            if self.checkpoints and row.prefix + done == row.pending():
+                row.kept.append(row.prefix + done)
+                found.append((place, row.prefix + done))
+        return found
+
+
+def _drawn(seed: int) -> Expected:
+    draw = np.random.default_rng(seed)
+    rows = []
+    for number in range(int(draw.integers(1, 5))):
+        tokens = draw.integers(0, VOCAB - 1, int(draw.integers(2, 11))).tolist()
+        prefix = int(draw.integers(0, len(tokens))) if seed % 2 else 0
+        ends = sorted({int(n) for n in draw.integers(1, len(tokens), int(draw.integers(0, 4)))})
+        rows.append(Row(number, tokens, prefix, ends))
+    step = int(draw.integers(1, 5)) if seed % 3 else None
+    return Expected(rows, step, checkpoints=seed % 4 < 3)
+
+
+def _arrays(expected: Expected) -> dict[str, np.ndarray]:
+    """Of each token its row and number, as inputs have it."""
+    shape = len(expected.rows), expected.columns
+    found = {"ids": np.zeros(shape, int), "types": np.zeros(shape, int)}
+    for place, row in enumerate(expected.rows):
+        at = slice(expected.first(row), expected.first(row) + row.rest)
+        found["ids"][place, at] = row.tokens[row.prefix :]
+        found["types"][place, at] = 100 * row.number + np.arange(row.prefix, len(row.tokens))
+    return found
+
+
+def made(expected: Expected, keeping: Keeping, entries: list[Entry], model: Next) -> Any:
+    """The library's batch of these rows."""
+    arrays, rows = _arrays(expected), expected.rows
+    types = mx.array(arrays["types"])
+    more: dict[str, Any] = {}
+    if expected.together:
+        more["right_pad_per_row"] = [expected.columns - row.rest for row in rows]
+        more["suffix_lens"] = [row.rest for row in rows]
+    return ar.PromptProcessingBatch(
+        model,
+        [row.number for row in rows],
+        [row.tokens[row.prefix :] for row in rows],
+        [20 + row.number for row in rows],
+        mx.repeat(types[..., None], _WIDTH, axis=-1),
+        {
+            "token_type_ids": types,
+            "position_ids": mx.stack([types] * 3),
+            "rope_deltas": mx.array([[row.number] for row in rows]),
+            "scalar": 7,
+        },
+        prefill_step_size=expected.step,
+        warm_cache=entries,
+        apc_meta=[
+            {
+                "full_input_ids": row.tokens,
+                "prefix_len": row.prefix,
+                "extra_hash": 30 + row.number,
+                "apc_blocks": [f"block of {row.number}"],
+                "checkpoint_lengths": row.ends,
+            }
+            for row in rows
+        ],
+        apc_manager=keeping,
+        apc_coordinator=keeping,
+        apc_mode="exact" if expected.checkpoints else "block",
+        **more,
+    )
+
+
+def _pieces() -> Iterator[str]:
+    """Pieces end where a cache is kept and where a row does; a row may leave between them."""
+    for seed in range(_CASES):
+        expected = _drawn(seed)
+        keeping, entries, model = Keeping(expected.checkpoints), [Entry(), Entry()], Next()
+        batch = made(expected, keeping, entries, model)
+        rows = list(expected.rows)
+        begun = {
+            "prefix_lengths": [row.prefix for row in rows],
+            "prefill_step_size": expected.step,
+        }
+        want: list[Any] = [("prefill", [len(row.tokens) for row in rows], begun)]
+        arrays = _arrays(expected)
+        padding = [expected.columns - row.rest for row in rows]
+        uneven = expected.together and any(padding)
+        lengths = [row.rest for row in rows]
+        prepared = [{"right_padding": padding, "lengths": lengths}] if uneven else []
+        gone = 1 + seed % 3 if seed % 5 == 4 and len(rows) > 1 else None
+        for turn in range(expected.columns + 1):
+            if turn == gone and expected.piece():
+                left = rows.pop(seed % len(rows))
+                place = batch.uids.index(left.number)
+                batch.remove(left.number)
+                expected.rows.remove(left)
+                arrays = {name: np.delete(array, place, 0) for name, array in arrays.items()}
+                want.append(("release", [f"block of {left.number}"]))
+            count = expected.piece()
+            if batch.needs_processing() != bool(count):
+                yield f"case {seed}: after {expected.done} columns {count} are to come"
+                return
+            if not count:
+                break
+            begin = expected.done
+            if (got := batch.prompt_step()) != count:
+                yield f"case {seed}: after {begin} columns a piece has {got}, not {count}"
+                return
+            yield from _inputs_off(model, arrays, slice(begin, begin + count), rows)
+            kept = expected.computed(count)
+            seen = max(row.prefix for row in rows) + expected.done
+            want.append(("observe", seen, len(rows)))
+            want += [("store", rows[at].tokens[:n], at, 30 + rows[at].number) for at, n in kept]
+        yield from _ended(expected, batch, model, arrays)
+        want += [_last(expected, place, row) for place, row in enumerate(rows)]
+        if keeping.asked != want:
+            yield f"case {seed}: of kept caches {keeping.asked} is asked, not {want}"
+        ends = ["end"] if uneven and any(expected.columns - row.rest for row in rows) else []
+        if any(entry.asked != [*prepared, *ends] for entry in entries):
+            yield f"case {seed}: of the caches {entries[0].asked} is asked, not {prepared}, {ends}"
+
+
+def _last(expected: Expected, place: int, row: Row) -> tuple[Any, ...]:
+    """What is done with a row whose prompt ends; one of which a cache was kept needs no other."""
+    blocks = [f"block of {row.number}"]
+    if expected.checkpoints and (row.kept or row.prefix):
+        return ("release", blocks)
+    return ("commit", row.tokens, place, 30 + row.number, row.prefix, blocks)
+
+
+def _inputs_off(
+    model: Next, arrays: dict[str, np.ndarray], at: slice, rows: list[Row]
+) -> Iterator[str]:
+    ids, options = model.calls[-1]
+    types = arrays["types"][:, at]
+    embeds = np.repeat(types[..., None], _WIDTH, axis=-1)
+    wanted = {
+        "inputs_embeds": embeds,
+        "token_type_ids": types,
+        "position_ids": np.stack([types] * 3),
+        "rope_deltas": np.array([[row.number] for row in rows]),
+    }
+    if not np.array_equal(ids, arrays["ids"][:, at]):
+        yield f"columns {at} have the tokens {ids}"
+    for name, array in wanted.items():
+        if not np.array_equal(np.array(options[name]), array):
+            yield f"columns {at} have {name} {options[name]}, not {array}"
+    if options["scalar"] != 7:
+        yield f"what all rows share is {options['scalar']}"
+
+
+def _ended(
+    expected: Expected, batch: Any, model: Next, arrays: dict[str, np.ndarray]
+) -> Iterator[str]:
+    """The token after the last one of each row, wherever that was."""
+    rows, begin = expected.rows, expected.done
+    batch.record_prompt_time(2)
+    batch.record_prompt_time(-1)
+    progress = [
+        (one.uid, one.prompt_tokens, one.cached_tokens, one.prompt_tps)
+        for one in batch.prompt_progress()
+    ]
+    want = [(row.number, len(row.tokens), row.prefix, len(row.tokens) / 2) for row in rows]
+    if progress != want or batch.total_prompt_tokens != sum(row.rest for row in rows):
+        yield f"the progress is {progress}, not {want}, of {batch.total_prompt_tokens} tokens"
+    found = batch.generate(lambda scores: mx.argmax(scores, axis=-1), "stop", top_logprobs_k=2)
+    yield from _inputs_off(model, arrays, slice(begin, None), rows)
+    keep = 1
+    if expected.together:
+        keep += max([expected.columns - row.rest for row in rows if row.rest > begin], default=0)
+    if model.calls[-1][1]["logits_to_keep"] != keep:
+        yield f"logits of {model.calls[-1][1]['logits_to_keep']} columns are kept, not of {keep}"
+    tokens = [row.tokens[-1] + 1 for row in rows]
+    got = found.uids, found.max_tokens, found._next_tokens.tolist(), found._rope_deltas.tolist()
+    numbers = [row.number for row in rows]
+    if got != (numbers, [20 + n for n in numbers], tokens, [[n] for n in numbers]):
+        yield f"rows {got} decode, not {numbers} with {tokens}"
+    if not found.compute_logprobs or found._next_lps.shape != (len(rows),):
+        yield f"by default the logprobs {found._next_lps} of first tokens are known"
+    if found._next_top_idx[:, 0].tolist() != tokens or batch.uids or batch.prompt_cache:
+        yield f"the best tokens are {found._next_top_idx}, or {batch.uids} are left"

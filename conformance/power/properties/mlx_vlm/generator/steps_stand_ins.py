@@ -1,0 +1,168 @@
+"""What stands for the parts of mlx-vlm's ``BatchGenerator``: each records what is asked of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+from conformance.core.faults.patching import replace, together
+from conformance.plugins.mlx_vlm import compat
+from conformance.power.properties.mlx_vlm.generator.generators import Stops
+
+ar: Any = compat.part("generate.ar")
+
+# The token that stands for a picture.
+MEDIA = 77
+QUANTIZED: dict[str, Any] = {
+    "kv_bits": 4,
+    "kv_key_bits": 3,
+    "kv_value_bits": 2,
+    "kv_key_scheme": "of keys",
+    "kv_value_scheme": "of values",
+    "kv_group_size": 32,
+    "kv_quant_scheme": "of both",
+    "quantized_kv_start": 7,
+}
+# Each setting that a batch of prompts gets as the generator has it.
+SETTINGS: dict[str, Any] = {
+    **QUANTIZED,
+    "draft_model": "drafter",
+    "draft_kind": "kind",
+    "draft_block_size": 6,
+    "greedy_sampling": True,
+    "prefill_step_size": 9,
+}
+
+
+@dataclass
+class _Record:
+    """With what batches of prompts were made, and with what tokens were asked of them.
+
+    Attributes:
+        pieces: in how many of them a prompt is computed, before its last one.
+        drafts: whether rows draft.
+    """
+
+    pieces: int = 2
+    drafts: bool = False
+    made: list[dict[str, Any]] = field(default_factory=list)
+    begun: list[Any] = field(default_factory=list)
+
+    def make(self, **given: Any) -> _Prompts:
+        """As the library makes a batch of prompts."""
+        self.made.append(given)
+        return _Prompts(given["uids"], self.pieces, self)
+
+
+@dataclass
+class _Prompts:
+    """Stands for a batch of prompts."""
+
+    uids: list[int]
+    left: int
+    record: _Record
+    seconds: int = 0
+    total_prompt_tokens: int = 11
+
+    def needs_processing(self) -> bool:
+        return self.left > 0
+
+    def prompt_step(self) -> int:
+        self.left -= 1
+        return 1
+
+    def record_prompt_time(self, seconds: int) -> None:
+        self.seconds += seconds
+
+    def prompt_progress(self) -> list[str]:
+        return [f"{self.uids} in {self.seconds}"]
+
+    def generate(self, *given: Any, **options: Any) -> Any:
+        self.record.begun.append((given, options))
+        return _Rows(list(self.uids), self.record.drafts)
+
+
+@dataclass
+class _Rows:
+    """Stands for a batch of rows that decode; ``joined`` counts batches that came to it."""
+
+    uids: list[int]
+    is_speculative: bool
+    joined: int = 0
+
+    def __len__(self) -> int:
+        return len(self.uids)
+
+    def next(self) -> list[str]:
+        return [f"token of {uid}" for uid in self.uids]
+
+    def extend(self, other: _Rows) -> None:
+        self.uids += other.uids
+        self.joined += 1
+
+
+class _Coordinator:
+    """Stands for what knows which prefixes are kept.
+
+    Attributes:
+        media: of the prompts that were looked for: the least prefix to look for, and of each prefix
+            whether text alone is behind it, and whether media are in it.
+    """
+
+    def __init__(self, kept: Sequence[int]) -> None:
+        self.kept = kept
+        self.asked: list[Any] = []
+        self.media: list[Any] = []
+
+    def prepare_prefill(self, lengths: list[int], **options: Any) -> None:
+        self.asked.append(("prefill", lengths, options))
+
+    def lookup(self, ids: list[int], *, extra_hash: int, **given: Any) -> dict[str, Any] | None:
+        prefixes = range(len(ids))
+        text, media = given["suffix_is_text_only"], given["prefix_has_media"]
+        asked = [*map(text, prefixes)], [*map(media, prefixes)]
+        self.media.append((given["safe_lookup_min"], *asked))
+        row = extra_hash - 40
+        found = {"prefix_len": self.kept[row], "extra_hash": 70 + row, "matched_blocks": [row]}
+        return found if self.kept[row] else None
+
+    def merge_rows(self, picks: Any, prefixes: Any, **options: Any) -> tuple[Any, None]:
+        self.asked.append(("rows", [bool(pick) for pick in picks], prefixes, options))
+        return ["merged"], None
+
+    def checkpoint_len(self, ids: list[int], media: set[int]) -> int:
+        return len(ids) * 10 + sum(media)
+
+    def checkpoint_lengths(self, ids: list[int], media: set[int]) -> list[int]:
+        return [len(ids), len(ids) * 10 + sum(media)]
+
+
+@contextmanager
+def recorded(pieces: int = 2) -> Iterator[_Record]:
+    """Batches of prompts are recorded, and the clock ticks when it is read."""
+    record, ticks = _Record(pieces), itertools.count()
+    with together(
+        # The library looks there for another class.
+        replace(import_module("mlx_vlm.generate"), "PromptProcessingBatch", record.make),
+        replace(ar, "time", SimpleNamespace(perf_counter=ticks.__next__)),
+        replace(
+            ar, "kv_quant_from_legacy", lambda *given: SimpleNamespace(to_config=lambda: given)
+        ),
+    ):
+        yield record
+
+
+def made_generator(kept: Sequence[int] | None, **more: Any) -> Any:
+    """One with these settings, where so many tokens of each row are kept; nothing for ``None``."""
+    model = SimpleNamespace(config=SimpleNamespace(image_token_id=MEDIA))
+    processor = SimpleNamespace(tokenizer=SimpleNamespace(stopping_criteria=Stops()))
+    given = {**SETTINGS, "prefill_batch_size": 3, "completion_batch_size": 6, **more}
+    made = ar.BatchGenerator(model, processor, sampler=max, **given)
+    if kept is not None:
+        made.apc, made.apc_manager, made.apc_mode = _Coordinator(kept), "manager", "mode"
+    return made

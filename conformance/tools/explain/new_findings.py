@@ -1,0 +1,53 @@
+"""What a run newly shows against an earlier one: of a fault, of a mutant, of what is explained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from conformance.core.verdict import MOST_FINDINGS, CaseResult, Finding, Verdict
+
+
+class Sign(NamedTuple):
+    """What makes two findings of two runs the same one."""
+
+    schedule: str
+    check: str
+    verdict: Verdict
+    request_id: str | None
+
+
+def new_findings(baseline: CaseResult, evidence: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings of ``evidence`` that ``baseline`` has not, good ones left out.
+
+    A result carries only its most severe findings. What the baseline may have left out for that is
+    new only where its schedule was good.
+    """
+    had = {_sign(finding) for finding in baseline.evidence}
+    good = {schedule.name for schedule in baseline.schedules if schedule.verdict.good}
+    least = _least_reported(baseline)
+    return tuple(
+        finding
+        for finding in evidence
+        if not finding.verdict.good
+        and _sign(finding) not in had
+        and (finding.verdict.severity > least or finding.schedule in good)
+    )
+
+
+def _sign(finding: Finding) -> Sign:
+    return Sign(finding.schedule, finding.check, finding.verdict, finding.request_id)
+
+
+def _least_reported(result: CaseResult) -> int:
+    """The severity from which on downward the result may have left findings out; -1 if none.
+
+    The worst finding of a schedule is kept whatever its severity, so it says nothing here.
+    """
+    firsts = {finding.schedule: finding for finding in reversed(result.evidence)}
+    missing = [s for s in result.schedules if not s.verdict.good and s.name not in firsts]
+    if not missing and len(result.evidence) < MOST_FINDINGS:
+        return -1
+    others = [f for f in result.evidence if f is not firsts[f.schedule]]
+    most = max((f.verdict.severity for f in result.evidence), default=-1)
+    return min((f.verdict.severity for f in others), default=most)

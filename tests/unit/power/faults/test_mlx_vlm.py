@@ -1,0 +1,84 @@
+"""Each fault of mlx-vlm is caught by the scenario that is named first, takes effect, and goes."""
+
+import dataclasses
+import functools
+import re
+
+import mlx.core as mx
+import pytest
+from miniatures.trials import Trials, describes_itself, traces
+
+from conformance.backend.shared_faults import differs
+from conformance.power.faults import registry_with_faults
+from conformance.power.faults.mlx_vlm import FAULTS, quant_policy
+from conformance.power.mutation.killing import killed
+
+# The cheapest first; between them they have all traits that faults need.
+FAMILIES = (
+    *("llava", "qwen2_vl", "qwen3_next", "lfm2", "gemma3", "mllama", "falcon_h1"),
+    *("qwen3_vl", "gemma4"),
+)
+# Schedules that are left out: there are cheaper ones of each kind.
+LEFT_OUT = re.compile(r"alone_|start_|image_(uniform|turbo)|uniform_8|eagle3_|mtp_(?!of_one)")
+ENTRIES = {
+    *("A1", "A2", "A6", "A9", "A11", "B1", "B2", "B3", "B5", "B6", "B7", "B8", "B9", "B10", "B11"),
+    *("B12", "B13", "B14", "B15", "B18", "B20", "B21", "B22", "C1", "C2", "C3", "C5", "C4"),
+    *("D1", "D3", "D4", "D5", "D9", "E6", "E7", "F3", "F4", "F5", "F6", "F8", "F9", "F11", "F12"),
+    *("F2", "F13", "F15", "G1", "G2", "G7", "G8"),
+}
+
+
+@functools.cache
+def trials():
+    made = registry_with_faults()
+    scenarios = {name: shorter(scenario) for name, scenario in made.scenarios.items()}
+    return Trials("mlx_vlm", dataclasses.replace(made, scenarios=scenarios), FAMILIES, LEFT_OUT)
+
+
+def shorter(scenario):
+    def make(brief):
+        return [s for s in scenario.make(brief) if not LEFT_OUT.match(s.name)]
+
+    fewer = scenario.name in ("quantized", "speculative")
+    return dataclasses.replace(scenario, make=make, witnesses=()) if fewer else scenario
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_caught_by_the_first_scenario_named(fault):
+    before, after, hits = trials().tried(fault)
+    assert hits > 0
+    assert killed(fault, before, after)
+
+
+def test_all_entries_that_the_engine_hosts_are_there():
+    assert {fault.name.partition(".")[0] for fault in FAULTS} == ENTRIES
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_describes_itself(fault):
+    assert describes_itself(fault, "mlx_vlm", trials().registry.scenarios)
+
+
+def test_the_registry_has_them():
+    assert all(trials().registry.faults[fault.key] is fault for fault in FAULTS)
+
+
+def test_no_fault_leaves_a_trace():
+    modules = ("models.mllama.language", "speculative.dflash", "speculative.eagle3")
+    for fault, inside, afterwards in traces(FAULTS, "mlx_vlm", modules):
+        assert inside, fault.name
+        assert not afterwards, fault.name
+
+
+def test_a_last_layer_that_is_quantized_anyway_is_no_fault():
+    fault = trials().registry.faults["mlx_vlm/B20.last-layer-quantized"]
+    assert trials().wrong("falcon_h1", "quantized", fault.inject)[1] == 0
+
+
+@pytest.mark.parametrize("size", [16, 32, 80])
+def test_a_turboquant_cache_of_few_bits_takes_heads_that_have_no_groups(size):
+    mx.random.seed(0)
+    keys, values = mx.random.normal((1, 2, 3, size)), mx.random.normal((1, 2, 3, size))
+    coarse = quant_policy._turbo(keys, values)
+    assert [array.shape for array in coarse] == [keys.shape, values.shape]
+    assert all(map(differs, coarse, (keys, values)))

@@ -1,0 +1,90 @@
+"""The choice of tiers: cheap, and nothing that the full ladder catches is lost."""
+
+from results_by_hand import make_result
+
+from conformance.core.family import Facts, Family
+from conformance.core.verdict import ScheduleResult, Verdict
+from conformance.power.mutation.kills import kills_of
+from conformance.power.mutation.tiering import choose
+from conformance.report.trials import Kill, Outcome, Trial
+
+FAMILIES = {
+    "lib/llama": Family("llama", Facts(library="lib", quick=True), {"vocab_size": 8}),
+    "lib/gemma": Family("gemma", Facts(library="lib"), {"vocab_size": 8}),
+}
+SECONDS = {
+    "repeat": {"one": 4.0},
+    "rechunked": {"one": 2.0},
+    "ragged": {"cheap": 1.0, "dear": 9.0},
+    "mixed_modality": {"image_alone": 1.0, "image_beside": 5.0},
+    "invalid": {"sizes": 2.0, "uid": 2.0},
+}
+
+
+def results():
+    for name in ("llama", "gemma"):
+        for scenario, parts in SECONDS.items():
+            schedules = tuple(ScheduleResult(s, Verdict.EXACT, seconds=t) for s, t in parts.items())
+            yield make_result(
+                f"lib/{name}/{scenario}/float32/0",
+                schedules=schedules,
+                seconds=sum(parts.values()),
+            )
+
+
+def trial(fault, places):
+    """A fault that these ``scenario/schedule`` places catch in llama."""
+    pairs = [place.split("/") for place in places]
+    kills = tuple(
+        Kill(scenario, "diverged", ("free",), schedules=tuple(s for p, s in pairs if p == scenario))
+        for scenario in dict.fromkeys(p for p, _ in pairs)
+    )
+    killed = Outcome.KILLED
+    return Trial(fault, "x", "lib", "llama", "float32", 0, killed, kills, complete=True)
+
+
+def chosen(**faults):
+    """The choice where each fault is caught by these places."""
+    trials = [trial(name, places) for name, places in faults.items()]
+    kills = kills_of(trials, {"lib": "lib"})
+    return choose("lib", results(), kills, FAMILIES, ("repeat", "rechunked"))
+
+
+def test_the_cheapest_schedule_that_catches_a_fault_is_kept():
+    default = chosen(A=["ragged/cheap", "ragged/dear"])["default"]
+    assert default.left_out["ragged"] == ("dear",)
+    assert (default.killed, default.of) == (1, 1)
+
+
+def test_the_only_one_that_catches_a_fault_is_kept_whatever_it_costs():
+    default = chosen(A=["ragged/cheap"], B=["ragged/dear"])["default"]
+    assert "ragged" not in default.left_out
+
+
+def test_a_rung_that_catches_nothing_keeps_its_cheapest_schedule_in_the_default_tier_alone():
+    found = chosen(A=["ragged/cheap"])
+    assert found["default"].left_out["mixed_modality"] == ("*_beside",)
+    assert found["quick"].left_out["mixed_modality"] == ("*",)
+
+
+def test_a_fault_that_a_rung_about_the_model_catches_is_not_left_to_one_about_the_engine():
+    found = chosen(A=["ragged/dear", "invalid/sizes"])
+    assert "dear" not in found["quick"].left_out["ragged"]
+
+
+def test_what_only_the_engine_shows_stays_in_the_quick_tier():
+    found = chosen(A=["invalid/uid"])
+    assert found["quick"].left_out["invalid"] == ("sizes",)
+    assert "invalid" not in found["default"].left_out
+
+
+def test_the_first_rung_without_an_engine_is_always_played():
+    quick = chosen(A=["ragged/cheap"])["quick"]
+    assert "repeat" not in quick.left_out
+    assert quick.left_out["rechunked"] == ("*",)
+
+
+def test_the_share_is_of_the_time_that_is_played():
+    default = chosen(A=["ragged/cheap"])["default"]
+    whole = 2 * (4 + 2 + 10 + 6 + 4)
+    assert default.share == round((2 * (4 + 2 + 1 + 1) + 4) / whole, 3)

@@ -1,0 +1,88 @@
+"""What is known of disagreements: it can be read, and still points at something."""
+
+import importlib.metadata
+import importlib.util
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conformance.core.errors import FamilyError
+from conformance.power.transformers_check.known_differences import (
+    load_known,
+    merged,
+    without,
+)
+from conformance.run.registry import build_registry
+
+KNOWN = load_known()
+CAUSES = [(family, cause) for family, known in KNOWN.items() for cause in known.cause]
+
+
+READ = {"mlx_lm": "0.32.2", "transformers": "5.23.0"}
+"""The releases that the lines are of."""
+
+
+def line_at(place):
+    """The source line of ``package/path.py:number`` in the installed package, stripped."""
+    path, _, number = place.rpartition(":")
+    package = importlib.util.find_spec(path.split("/")[0]).submodule_search_locations[0]
+    lines = (Path(package).parent / path).read_text(encoding="utf-8").splitlines()
+    return lines[int(number) - 1].strip()
+
+
+@pytest.mark.parametrize(("family", "cause"), CAUSES, ids=lambda x: x if isinstance(x, str) else "")
+def test_a_cause_points_at_code_of_the_one_that_is_wrong(family, cause):
+    assert cause.wrong in ("mlx_lm", "transformers")
+    assert cause.at.startswith(f"{cause.wrong}/")
+    if importlib.metadata.version(cause.wrong) != READ[cause.wrong]:
+        pytest.skip(f"lines are those of {cause.wrong} {READ[cause.wrong]}")
+    assert line_at(cause.at)
+
+
+def test_a_line_is_read_where_it_is():
+    assert line_at("mlx_lm/models/gemma.py:2") == ""
+    assert "Copyright" in line_at("mlx_lm/models/gemma.py:1")
+
+
+def test_a_cause_changes_something():
+    fields = {"wrong", "at", "what"}
+    changes = [(family, msgspec.structs.asdict(cause)) for family, cause in CAUSES]
+    still = [f for f, cause in changes if not any(cause[name] for name in cause.keys() - fields)]
+    assert still == []
+
+
+def test_all_that_is_known_is_of_a_family_that_there_is():
+    families = {name for library, name in build_registry().families if library == "mlx_lm"}
+    assert set(KNOWN) <= families
+
+
+def test_fields_go_into_the_table_that_is_there():
+    config = {"a": 1, "text_config": {"b": 2, "c": 3}}
+    assert merged(config, {"text_config": {"b": 4}}) == {"a": 1, "text_config": {"b": 4, "c": 3}}
+    assert config["text_config"]["b"] == 2
+
+
+def test_fields_are_left_out_by_their_path():
+    config = {"a": 1, "text_config": {"b": 2}}
+    assert without(config, ("a", "text_config.b", "nowhere.c")) == {"text_config": {}}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[llama\n", "known.toml"),
+        ("[[llama.adjust]]\nboth = { a = 1 }\n", "why"),
+        ("[[llama.cause]]\nwrong = 'x'\nat = 'y'\nwhat = 'z'\nbot = 1\n", "bot"),
+    ],
+)
+def test_a_malformed_file_names_itself_and_the_field(tmp_path, text, message):
+    path = tmp_path / "known.toml"
+    path.write_text(text)
+    with pytest.raises(FamilyError, match=message):
+        load_known(path)
+
+
+def test_a_missing_file_is_reported(tmp_path):
+    with pytest.raises(FamilyError, match="can't be read"):
+        load_known(tmp_path / "none.toml")
