@@ -22,9 +22,7 @@ def kept_properties() -> list[Property]:
     """Those of the store and of its tree."""
     stores = ("LRUPromptCache.*", "PromptTrie.*")
     return [
-        Property("kept: the longest prefix", _FILE, stores, partial(_kept, (2,), (3,), (2, 3))),
         Property("kept: a prefix of one token", _FILE, stores, partial(_kept, (1,))),
-        Property("kept: the nearest of two", _FILE, stores, _nearest),
         Property("kept: ten by default", _FILE, stores, _ten),
         Property("kept: to the last byte", _FILE, stores, _bytes),
         Property("kept: what the tree finds", _FILE, ("PromptTrie.*",), _tree),
@@ -42,27 +40,6 @@ def _kept(*cases: tuple[int, ...]) -> Iterator[str]:
         got = len(found[0].cache) if found else 0
         if (got, rest) != (counts[-1], tokens[counts[-1] :]):
             yield f"of {counts} tokens kept those of {got} are found, {rest} are left"
-
-
-def _nearest() -> Iterator[str]:
-    """A longer sequence is cut only for what a shorter one lacks."""
-    store: Any = cache.LRUPromptCache()
-    for tokens in ([5, 6, 7, 8], [5, 6]):
-        entry: Any = cache.KVCache()
-        column = mx.full((1, 1, len(tokens), 2), float(len(tokens)))
-        entry.update_and_fetch(column, column)
-        store.insert_cache("model", tokens, [entry])
-    for prompt, of, rest in (
-        ([5, 6, 9], 2, [9]),
-        ([5, 6, 7, 9], 4, [9]),
-        ([5, 6, 7], 4, [7]),
-        ([5, 6], 2, []),
-        ([5, 9], 2, [9]),
-    ):
-        found, left = store.fetch_nearest_cache("model", prompt)
-        got = int(found[0].keys[0, 0, 0, 0].item()), left, found[0].offset
-        if got != (of, rest, len(prompt) - len(rest)):
-            yield f"{prompt} finds that of {got[0]} tokens, cut to {got[2]}, and leaves {left}"
 
 
 def _ten() -> Iterator[str]:

@@ -4,7 +4,6 @@ import importlib
 
 import pytest
 from mlx_lm.models import cache
-from mlx_lm.models.cache import LRUPromptCache
 
 from conformance.power.properties.mlx_lm import properties
 
@@ -15,20 +14,8 @@ STEPS = {one.name: one for one in properties() if one.name.startswith("steps")}
 KEPT = {one.name: one for one in properties() if one.name.startswith(("kept", "caches"))}
 
 
-def test_the_longest_prefix_is_found_but_for_one_of_one_token():
-    assert KEPT["kept: the longest prefix"].problem() == ""
+def test_a_prefix_of_one_token_is_not_found():
     assert "those of 0 are found" in KEPT["kept: a prefix of one token"].problem()
-
-
-def test_a_rest_that_is_too_short_is_detected(monkeypatch):
-    right = LRUPromptCache.fetch_nearest_cache
-
-    def shortened(self, model, tokens):
-        return right(self, model, tokens[:3])
-
-    monkeypatch.setattr(LRUPromptCache, "fetch_nearest_cache", shortened)
-    said = "of (2,) tokens kept those of 2 are found, [7] are left"
-    assert KEPT["kept: the longest prefix"].problem() == said
 
 
 def test_caches_hold_what_they_must():
@@ -49,7 +36,6 @@ def all_at_once(self, keys, values):
 # For each property of caches what is broken, where, and by what.
 FORGETFUL = {
     "kept: ten by default": (cache.LRUPromptCache, "__len__", lambda self: 11),
-    "kept: the nearest of two": (cache, "can_trim_prompt_cache", lambda _: False),
     "kept: to the last byte": (cache.LRUPromptCache, "trim_to", none_at_all),
     "caches: prepared": (cache.BatchRotatingKVCache, "prepare", none_at_all),
     "kept: what the tree finds": (cache.PromptTrie, "pop_prefixes", lambda *_: []),
