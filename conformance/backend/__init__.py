@@ -1,6 +1,6 @@
-"""Everything that uses mlx itself, for any library built on it: calls, noise, memory, device.
+"""All code that uses mlx itself, for any library built on it: calls, noise, memory, device.
 
-What knows mlx-lm or mlx-vlm belongs to their plugins; data without mlx belongs in ``core/``.
+Code for mlx-lm or mlx-vlm is in their plugins; data without mlx is in ``core/``.
 """
 
 import os

@@ -16,13 +16,13 @@ class Attributes:
         ]
 
     def restore(self) -> None:
-        """Restore all of them; attributes that were added since are removed."""
+        """Restore all attributes; attributes added since are removed."""
         for module, items, attributes in self._saved:
             _restore(module, items)
             _restore(vars(module), attributes)
 
     def changed(self) -> tuple[str, ...]:
-        """The names of those that differ."""
+        """The names of changed attributes."""
         return tuple(
             sorted(
                 {

@@ -1,7 +1,8 @@
-"""Changes one input that a batch gives to its rows, to see whether anything depends on it.
+"""Changes one input that a batch gives to its rows, to see whether any result depends on it.
 
-A model gets them by its caches: the mask, the lengths of rows that are padded on the right, and the
-position of the next token. A change of one shows whether a defect there would be noticed.
+A model gets these inputs from its caches: the mask, the lengths of rows that are padded on the
+right, and the position of the next token. Changing one shows whether a defect in it would be
+noticed.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ INPUTS = ("mask", "lengths", "cache position")
 
 @dataclass
 class Seen:
-    """Calls of several rows: how many, how often a cache had the input, how often it was changed.
+    """Calls with several rows: their number, how often a cache had the input, and was changed.
 
-    Only what the model reads can be changed.
+    Only inputs that the model reads can be changed.
     """
 
     calls: int = 0
@@ -35,11 +36,11 @@ class Seen:
 
 @contextlib.contextmanager
 def altered(model: Module, name: str, seen: Seen) -> Iterator[None]:
-    """In each call of several rows the input is wrong for all rows but one.
+    """In each call with several rows, make the input wrong for all rows but one.
 
-    - mask: each row attends to what any row does, so to padding;
+    - mask: each row attends to what any row attends to, including padding;
     - lengths: each row is as long as the longest;
-    - cache position: at one token a step, each row but the first is one position later.
+    - cache position: with one token per step, each row but the first is one position later.
     """
     base = type(model)
 
@@ -64,7 +65,7 @@ def altered(model: Module, name: str, seen: Seen) -> Iterator[None]:
 
 
 def _change(entry: Any, name: str, length: int, seen: Seen) -> Iterator[Callable[[], None]]:
-    """Change the input that this cache gives; yields what ends that."""
+    """Change the input that this cache gives; yield functions that undo it."""
     if name == "mask":
         if hasattr(entry, "make_mask"):
             seen.given += 1
@@ -119,7 +120,7 @@ def _widened(entry: Any, seen: Seen) -> Callable[[], None]:
 
 
 def _shape(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[int, int]:
-    """Rows and tokens of a call: of its first argument that has two axes."""
+    """Rows and tokens of a call, from its first argument with two axes."""
     for value in (*args[:1], *options.values()):
         if isinstance(value, mx.array) and value.ndim >= 2:
             return value.shape[0], value.shape[1]

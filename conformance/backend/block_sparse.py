@@ -55,7 +55,7 @@ def _positions(cache: Any, columns: int, width: int) -> tuple[mx.array, mx.array
     """The first query's position ``[rows]`` and those of all keys ``[rows, width]``.
 
     Args:
-        cache: after it was given the keys of ``columns`` tokens.
+        width: number of keys that it returned.
         width: of the keys that it gave back.
     """
     if cache is None:

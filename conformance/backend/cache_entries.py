@@ -1,4 +1,4 @@
-"""A model's caches one by one, those within lists of caches included."""
+"""A model's caches one by one, including caches within lists of caches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def arrays(value: Any) -> Iterator[mx.array]:
 
 
 def leaves(entries: Sequence[Any]) -> Iterator[Any]:
-    """All caches, those within lists of caches included."""
+    """All caches, including caches within lists of caches."""
     for entry in entries:
         inner = getattr(entry, "caches", None)
         if inner is not None:
@@ -40,7 +40,7 @@ def places(entries: Sequence[Any]) -> Iterator[str]:
 
 
 def floating(entry: Any) -> tuple[str, ...]:
-    """The dtypes of a cache's floating arrays, sorted, without those of one axis or no element."""
+    """The dtypes of a cache's floating arrays, sorted, except empty and one-axis arrays."""
     found = (array for array in arrays(entry) if array.ndim > 1 and array.size)
     kinds = {array.dtype for array in found if mx.issubdtype(array.dtype, mx.floating)}
     return tuple(sorted(str(kind).rpartition(".")[2] for kind in kinds))

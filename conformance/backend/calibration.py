@@ -1,4 +1,4 @@
-"""Searches a weights recipe that makes a family sensitive, and writes it into the family's file."""
+"""Searches a weights recipe that makes a family sensitive, and writes it to the family's file."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Calibration:
 
     @property
     def changed(self) -> bool:
-        """Whether the proposal differs from what the family has."""
+        """Whether the proposal differs from the family's recipe."""
         return self.proposal.facts != self.family.facts
 
 
 def calibrate(family: Family, measure: Measure) -> Calibration:
-    """Measure a family with ``measure`` and, where it falls short, search for better settings.
+    """Measure a family with ``measure`` and, if it falls short, search for better settings.
 
     Only ``embedding_std``, ``logit_scale`` and the seed are changed; rules are written by people.
 
@@ -103,7 +103,7 @@ def _changed(family: Family, *, seed: int | None = None, **settings: float) -> F
 
 
 def _rounded(value: float) -> float:
-    """Two significant digits: a recipe is for people to read."""
+    """Two significant digits, for a readable recipe."""
     return float(f"{value:.2g}")
 
 

@@ -29,8 +29,8 @@ def draw(family: Family, skeleton: Module, *, dtype: str, seed: int) -> dict[str
     """A value for each parameter of ``skeleton``, by the family's recipe.
 
     Args:
-        dtype: of all floating parameters except those that the model excludes.
-        seed: is added to the family's own.
+        dtype: dtype of all floating parameters except those that the model excludes.
+        seed: added to the family's own seed.
 
     Raises:
         ModelError: there is no such dtype.
@@ -40,7 +40,7 @@ def draw(family: Family, skeleton: Module, *, dtype: str, seed: int) -> dict[str
         raise ModelError(f"{family.name}: dtype {dtype!r} is none of {', '.join(DTYPES)}")
     seed += family.facts.seed
     found = parameters(skeleton)
-    # As mlx_lm.convert does: all floating parameters except those that the model excludes.
+    # Like mlx_lm.convert: all floating parameters except those that the model excludes.
     castable: Callable[[str], bool] | None = None
     if dtype != "float32":
         castable = getattr(skeleton, "cast_predicate", None)
@@ -69,7 +69,7 @@ def parameters(model: Module) -> dict[str, mx.array]:
 
 
 def first_not_finite(found: dict[str, mx.array]) -> str | None:
-    """The path of a parameter with NaN or an infinity; each is let go once it was looked at."""
+    """The path of a parameter with NaN or infinity; each is freed after it was checked."""
     for path in list(found):
         value = found.pop(path)
         if mx.issubdtype(value.dtype, mx.floating) and not mx.all(mx.isfinite(value)).item():
@@ -78,10 +78,10 @@ def first_not_finite(found: dict[str, mx.array]) -> str | None:
 
 
 def verify(family: Family, model: Module, written: dict[str, mx.array]) -> None:
-    """Every loaded parameter equals what was written, or what a projection makes of it.
+    """Check that every loaded parameter equals the written one, or a projection of it.
 
-    A projection (unit rows, say) changes weights once and no more when it runs again. Any
-    other ``sanitize`` that changes weights in the library's own format spoils converted models.
+    A projection (to unit rows, for example) changes weights once, but not when it runs again. Any
+    other ``sanitize`` that changes weights in the library's own format damages converted models.
 
     Raises:
         ModelError: names the first parameter that differs.
@@ -111,7 +111,7 @@ def _same(one: mx.array, other: mx.array, *, ulps: int = 0) -> bool:
 
 @contextlib.contextmanager
 def library_errors(family: Family, doing: str) -> Iterator[None]:
-    """Turn every exception of the library into our errors, with the library's message.
+    """Turn every exception of the library into this project's errors, with the library's message.
 
     Importing a model may even call ``sys.exit`` after printing a message, which is then used.
 

@@ -1,4 +1,4 @@
-"""Which code of its library a model runs: files and caches."""
+"""The code of its library that a model runs: files and caches."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from conformance.backend.cache_entries import leaves
 def parts(model: Module, library: str) -> frozenset[str]:
     """``part:llama.Attention``, ``part:ssm.ssm_update``: each by its file below ``models``.
 
-    The classes that a model is made of, with the classes that these extend, and the functions that
-    the files of all of them take from other files.
+    The model's classes with their base classes, and the functions that the files of all these
+    import from other files.
 
     Args:
-        model: with all its modules.
+        model: the model with all its modules.
         library: the package, ``mlx_lm``.
     """
     classes = {base for _, module in model.named_modules() for base in type(module).__mro__}
@@ -45,16 +45,17 @@ def parts(model: Module, library: str) -> frozenset[str]:
 
 
 def _file(module: str, library: str) -> str:
-    """The module or package below the library's ``models``; empty of any other module."""
+    """The module or package below the library's ``models``; empty for any other module."""
     beginning = f"{library}.models."
     return module.removeprefix(beginning).split(".")[0] if module.startswith(beginning) else ""
 
 
 def filled(entries: Sequence[Any]) -> Iterator[str]:
-    """Of caches that a pass has gone through.
+    """Traits of the caches after a pass.
 
-    ``last:CacheList`` is the class of the last layer's, ``unfilled:KVCache`` of one that the pass
-    has left empty. ``keys:uneven``: there are only plain keys and values, not all of one shape.
+    ``last:CacheList`` is the class of the last layer's cache, ``unfilled:KVCache`` of a cache that
+    the pass has left empty. ``keys:uneven``: there are only plain keys and values, with several
+    shapes.
     """
     if not entries:
         return

@@ -1,4 +1,4 @@
-"""Repairs of what mlx 0.32.4 gets wrong on CUDA, whichever library asks (docs/gpu.md)."""
+"""Repairs of defects of mlx 0.32.4 on CUDA, for all libraries (docs/gpu.md)."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def state_kinds(
 ) -> tuple[str, ...]:
     """The states of layers without keys: ``convolution``, ``recurrence``, or both.
 
-    The last inputs of a convolution are no recurrence: later tokens do not change them.
+    The last inputs of a convolution are not a recurrence: later tokens do not change them.
 
     Args:
         entries: the caches that ``forward`` fills.
@@ -57,7 +57,7 @@ def rope_kind(config: Mapping[str, Any], model: Module, forward: Callable[[], ob
     """How positions reach the model: ``M-RoPE``, ``RoPE`` with its scaling, or ``none``.
 
     Args:
-        config: as in the checkpoint.
+        config: the config in the checkpoint.
         forward: a short pass through the model, which shows whether it calls the fast kernel.
     """
     scalings = list(_scalings(config))

@@ -1,4 +1,4 @@
-"""Which device models run on."""
+"""The device that models run on."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def device_name() -> str:
 
 
 def use_cpu() -> None:
-    """Compute on the CPU, on a machine with a GPU too.
+    """Compute on the CPU, even on a machine with a GPU.
 
-    For a process that has not imported mlx-lm or mlx-vlm: both take their stream at import.
+    For a process that has not imported mlx-lm or mlx-vlm: both choose their stream at import.
     """
     mx.set_default_device(mx.Device(mx.DeviceType.cpu))
 
 
 def check_gpu() -> None:
-    """Models run on a GPU.
+    """Check that models run on a GPU.
 
     Raises:
         ConformanceError: they run on the CPU.
@@ -43,7 +43,7 @@ def check_gpu() -> None:
 
 
 def package_versions(*packages: str) -> dict[str, str]:
-    """Versions of Python and of those of the packages that are installed.
+    """Versions of Python and of the given packages, if installed.
 
     A package that is a checkout has a second entry, ``mlx-lm source``: its path and commit.
     """
@@ -54,9 +54,9 @@ def package_versions(*packages: str) -> dict[str, str]:
 
 
 def device_error() -> str:
-    """What a computation that cannot fail raises here; empty while the device serves this process.
+    """The error of a computation that should not fail; empty while the device serves this process.
 
-    It waits for all that was submitted before.
+    It waits for all work submitted before.
     """
     try:
         mx.synchronize()

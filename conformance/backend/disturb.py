@@ -1,6 +1,6 @@
 """Small defects for a single stream: positions that are off by one, wrong cache entries.
 
-How much each of them changes the output is measured elsewhere.
+Other modules measure how much each of them changes the output.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from conformance.backend.cache_entries import leaves
 
 @contextlib.contextmanager
 def shifted_rope(_: list[Any]) -> Iterator[Callable[[], bool]]:
-    """Every rotary embedding one position later; masks and caches are unchanged."""
+    """Shift every rotary embedding by one position; masks and caches are unchanged."""
     calls: list[int] = []
     original = mx.fast.rope
 
@@ -49,9 +49,10 @@ def shifted_offsets(cache: list[Any]) -> Iterator[Callable[[], bool]]:
 
 
 def seen_as(entry: Any, name: str, change: Callable[[Any], Any]) -> Callable[[], None]:
-    """A cache's attribute is ``change`` of it to the model, and as it is to its own methods.
+    """Show the model a changed attribute of a cache, but the true value to the cache's methods.
 
-    Gives the function that ends this. What the model adds to it is added to the true value.
+    Returns a function that undoes it. What the model adds to the attribute is added to the true
+    value.
     """
     kind = type(entry)
     state = {"true": vars(entry).pop(name), "depth": 0, "more": 0}
@@ -147,7 +148,7 @@ def exchange(entry: Any, other: Any, name: str) -> bool:
 
 
 def _stale(now: mx.array, before: Any) -> mx.array:
-    """The state of one token earlier or, if it does not fit, its entries in other places."""
+    """The state of one token earlier or, if it does not fit, its entries in another order."""
     fits = isinstance(before, mx.array) and before.shape == now.shape
     if fits and not mx.array_equal(before, now).item():
         return mx.array(before)

@@ -1,4 +1,4 @@
-"""The choice of a token's experts, made so that nothing within rounding decides it."""
+"""Chooses a token's experts so that rounding cannot decide."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from conformance.core.faults.patching import Patch, replace
 
 
 def all_experts_are_asked(module: str, hits: Hits) -> Patch:
-    """Replace the module's ``group_expert_select``: all experts, each weighted by its score.
+    """Replace the module's ``group_expert_select``: use all experts, each weighted by its score.
 
-    Logits of a router ``(..., experts)`` that are nearer to each other than their dtype can say
-    choose one expert or another, whatever rounds otherwise; sums of all experts differ by noise.
+    If router logits ``(..., experts)`` are closer than their dtype can distinguish, rounding
+    decides which expert is chosen; sums over all experts differ only by noise.
     """
 
     def select(gates: mx.array, _bias: mx.array, *options: Any) -> tuple[mx.array, mx.array]:

@@ -1,4 +1,4 @@
-"""Products of experts in half precision on a CPU, where mlx has them in float32 alone."""
+"""Products of experts in half precision on a CPU, where mlx supports only float32."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ def multiply_experts_in_half_precision() -> None:
     """Let ``mx.gather_mm`` take half precision on a CPU: multiplied in float32, then rounded.
 
     A GPU does so, too, as its products add up in float32. mlx 0.32.4 refuses it on a CPU
-    (mlx/backend/cpu/masked_mm.cpp:372), where no model with experts could be played.
-    Single streams and batches have the same product. On a GPU nothing changes.
+    (mlx/backend/cpu/masked_mm.cpp:372), so no model with experts could be run. Single streams and
+    batches have the same product. On a GPU nothing changes.
     """
     if mx.default_device().type == mx.DeviceType.cpu and mx.gather_mm is _RIGHT:
         mx.gather_mm = _product
 
 
 def needed_by(model: Module, dtype: str) -> bool:
-    """Whether a script of this model cannot do without it here."""
+    """Whether a script of this model needs it here."""
     experts = any(type(m).__module__.endswith(".switch_layers") for m in model.modules())
     return dtype != "float32" and experts and mx.gather_mm is _product
 

@@ -14,17 +14,17 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-# Each gives the contents of an array to Python.
+# Each of these gives the contents of an array to Python.
 _METHODS = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__")
 _CONVERSIONS = ("array", "asarray")
-# Adapters read what they hand on; a fault stands for the library's own code.
+# Adapters read arrays that they pass on; a fault stands for the library's own code.
 _OURS, _FAULTS = "conformance", ".faults."
-# Arrays that are remembered as computed, which is more than a step evaluates.
+# Number of arrays remembered as computed; more than a step evaluates.
 _REMEMBERED = 256
 
 
 class _Waits:
-    """The places of waits; what was computed in one is not waited for again."""
+    """The places of waits; an array that one wait computed causes no further wait."""
 
     def __init__(self) -> None:
         self.places: list[str] = []
@@ -43,10 +43,10 @@ class _Waits:
 
 @contextlib.contextmanager
 def host_reads() -> Iterator[list[str]]:
-    """Inside the block the list gets a place for each wait: ``mlx_lm/generate.py:812 tolist``.
+    """Inside the block, each wait adds its place to the list: ``mlx_lm/generate.py:812 tolist``.
 
-    Waits are ``mx.eval`` and reads of arrays that were not computed by one before. Those by
-    adapters of this project are left out; ``mx.async_eval`` does not wait.
+    Waits are ``mx.eval`` and reads of arrays that no earlier wait has computed. Waits by adapters
+    of this project are left out; ``mx.async_eval`` does not wait.
     """
     waits = _Waits()
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""How much memory there is, what lives in it, and how to fill the free memory with garbage.
+"""How much memory there is, what is alive in it, and how to fill the free memory with garbage.
 
 MLX checks no bounds, so a read past the end returns the garbage.
 """
@@ -14,7 +14,7 @@ import mlx.core as mx
 
 from conformance.core.trace import Alive
 
-# Element counts of typical small buffers; a freed buffer is used for the next request of its size.
+# Element counts of typical small buffers; a freed buffer is reused for the next of its size.
 _SIZES = (64, 256, 1024, 4096, 12288, 65536)
 
 
@@ -29,7 +29,7 @@ def churn(rounds: int = 2) -> None:
 
 @contextlib.contextmanager
 def only_new_objects() -> Iterator[None]:
-    """Inside the block ``alive`` sees what was made in it, and need not look through the rest."""
+    """Inside the block, ``alive`` sees what was made in it, without searching the rest."""
     gc.collect()
     gc.freeze()
     try:
@@ -40,10 +40,10 @@ def only_new_objects() -> Iterator[None]:
 
 @contextlib.contextmanager
 def exact_buffers() -> Iterator[None]:
-    """Inside the block each array gets a buffer of its own size.
+    """Inside the block, each array gets a buffer of its own size.
 
-    One that MLX uses again may be larger than what is asked for, and counts as a whole: caches that
-    are copied each step would seem to grow.
+    A buffer that MLX reuses may be larger than requested, and counts as a whole: caches that are
+    copied in each step would seem to grow.
     """
     before = mx.set_cache_limit(0)
     mx.clear_cache()
@@ -54,10 +54,10 @@ def exact_buffers() -> Iterator[None]:
 
 
 def alive(cache_bytes: int) -> Alive:
-    """What lives when all work is done and all that nobody refers to is freed.
+    """Objects alive when all work is done and everything without references is freed.
 
     Args:
-        cache_bytes: what the live caches count, which is left out.
+        cache_bytes: bytes in live caches, which are left out.
     """
     mx.synchronize()
     gc.collect()
@@ -66,7 +66,7 @@ def alive(cache_bytes: int) -> Alive:
 
 
 def available_bytes() -> int | None:
-    """Bytes available to models on the default device now; ``None`` if not known."""
+    """Bytes available to models on the default device now; ``None`` if unknown."""
     device = mx.default_device()
     info = mx.device_info(device) if hasattr(mx, "device_info") else {}
     if device.type == mx.DeviceType.gpu:
@@ -79,7 +79,7 @@ def available_bytes() -> int | None:
 
 
 def own_memory() -> int:
-    """Bytes of the default device's own memory; 0 if it uses the machine's, as a CPU and Metal."""
+    """Bytes of the default device's own memory; 0 if it uses the machine's (CPU, Metal)."""
     device = mx.default_device()
     if device.type != mx.DeviceType.gpu or mx.metal.is_available():
         return 0
@@ -93,7 +93,7 @@ def bytes_of_arrays() -> int:
 
 
 def keep_cache_below(limit: int) -> None:
-    """Let mlx keep freed buffers only as long as they and the arrays take less than ``limit``."""
+    """Let mlx keep freed buffers only while they and the arrays take less than ``limit``."""
     mx.set_memory_limit(limit)
 
 

@@ -1,4 +1,4 @@
-"""Records every call of a model, by giving the instance a metered class of its own."""
+"""Records every call of a model, by giving the instance its own metered class."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def attach_meter(model: Module, *, evaluate: bool = False) -> list[ForwardCall]:
     """A list to which each later call of ``model`` is appended.
 
     The instance's class is replaced by a subclass of the same name, so ``isinstance``, attribute
-    access and everything that a library does with its model stay as they were.
+    access and everything that a library does with its model are unchanged.
 
     Args:
-        evaluate: compute the output inside the call, so that ``seconds`` holds the whole cost and
-            not just the making of the graph. Only for benchmarks: it changes what overlaps.
+        evaluate: compute the output inside the call, so that ``seconds`` includes the whole cost
+            and not just building the graph. Only for benchmarks: it changes what overlaps.
     """
     calls: list[ForwardCall] = []
     base = type(model)
@@ -29,7 +29,7 @@ def attach_meter(model: Module, *, evaluate: bool = False) -> list[ForwardCall]:
 
     @functools.wraps(base.__call__)
     def __call__(self: Module, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
-        # Arguments are passed on as they are: whether a model takes a name is part of the test.
+        # Arguments are passed on unchanged: whether a model takes a name is part of the test.
         start = time.perf_counter()
         output = base.__call__(self, *args, **kwargs)
         if evaluate:
@@ -51,7 +51,7 @@ _READS: list[None] = []
 
 @functools.cache
 def count_reads() -> None:
-    """From now on count each read of an array's contents by the host; once per process."""
+    """From now on, count each host read of an array's contents; once per process."""
     for name in ("item", "tolist"):
         _count(name, getattr(mx.array, name))
 
@@ -66,7 +66,7 @@ def _count(name: str, right: Callable[[mx.array], Any]) -> None:
 
 
 def _shape(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, int]:
-    """``(batch, length)`` of a call: of its first argument, or of the first that has two axes."""
+    """``(batch, length)`` of a call, from its first argument or the first with two axes."""
     for value in (*args[:1], *kwargs.values()):
         if isinstance(value, mx.array) and value.ndim >= 2:
             return value.shape[0], value.shape[1]

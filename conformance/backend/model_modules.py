@@ -1,4 +1,4 @@
-"""Which model modules an installed library has, and the reasons why some have no family."""
+"""The model modules of an installed library, and the reasons why some have no family."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conformance.core.user_files import read_toml
 
 
 def modules_of(package: ModuleType) -> tuple[str, ...]:
-    """Its modules and packages by name, also those with dashes in their names; none is imported."""
+    """Its modules and packages by name, including names with dashes; none is imported."""
     return tuple(sorted(found.name for found in pkgutil.iter_modules(package.__path__)))
 
 

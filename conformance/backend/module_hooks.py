@@ -19,7 +19,7 @@ from mlx.utils import tree_flatten
 
 from conformance.backend.cache_entries import leaves, places
 
-# The counts that the caches of both libraries keep of each row, or of their storage.
+# The counts that both libraries' caches keep for each row, or for their storage.
 _COUNTS = (
     *("offset", "left_padding", "_idx", "_offset", "max_size", "start_position", "rotated"),
     "remainder",
@@ -33,7 +33,7 @@ _aside = contextvars.ContextVar("aside", default=False)
 
 @contextlib.contextmanager
 def aside() -> Iterator[None]:
-    """Passes inside belong to no row: a draft model may be the model that verifies, too."""
+    """Passes inside the block belong to no row: a draft model may also be the verifying model."""
     before = _aside.set(True)
     try:
         yield
@@ -46,9 +46,9 @@ class ModuleCall:
     """One call of one module.
 
     Attributes:
-        path: in the tree of modules; empty for the whole model.
+        path: its path in the tree of modules; empty for the whole model.
         kind: the module's class.
-        turn: the index of the call among those of this module in its pass.
+        turn: the index of the call among the module's calls in its pass.
         given: its first array argument, float32; ``None`` if there is none.
         made: its output, or the first array of it, float32.
     """
@@ -79,11 +79,11 @@ class CacheState:
 
 @dataclass
 class Pass:
-    """One call of the model, or of that part of it that takes the caches.
+    """One call of the model, or of the part that takes the caches.
 
-    Its tokens ``[batch, length]``, the caches before it, the calls of modules.
-    ``calls`` are in the order in which they ended: a module after those within it. ``aside``:
-    it belongs to no row, see the function of that name.
+    Has its tokens ``[batch, length]``, the caches before it, and the calls of modules. ``calls``
+    are in the order in which they ended: a module follows its submodules. ``aside``: the pass
+    belongs to no row; see the function with that name.
     """
 
     tokens: np.ndarray
@@ -97,7 +97,7 @@ def record_calls(model: Any, *, caches: bool = True) -> Iterator[list[Pass]]:
     """Inside the block each pass of ``model`` is appended to the list that it yields.
 
     Args:
-        model: if it is no tree of modules, nothing is recorded.
+        model: if it is not a tree of modules, nothing is recorded.
         caches: whether to copy the caches, too.
     """
     passes: list[Pass] = []
@@ -130,7 +130,7 @@ class _Recorder:
     def record(
         self, right: Callable[..., Any], path: str, module: Module, args: Any, kwargs: Any
     ) -> Any:
-        # To verify drafts a library calls a part of its model, with the caches of all of it.
+        # To verify drafts, a library calls a part of its model with the caches of the whole.
         whole = not self._open and (module is self._model or bool(_caches_in(args, kwargs)))
         if whole:
             self._open, self._calls = True, []
@@ -186,7 +186,7 @@ def _numpy(array: mx.array | None) -> np.ndarray | None:
 
 
 def _first_array(values: Sequence[Any]) -> mx.array | None:
-    """The first floating array of two axes or more, within a tuple, list or ``logits``, too.
+    """The first floating array with at least two axes, also within a tuple, list or ``logits``.
 
     Integers are indices, which may differ in a batch.
     """

@@ -16,7 +16,7 @@ _DTYPES = {mx.float32: "float32", mx.float16: "float16", mx.bfloat16: "bfloat16"
 
 
 def is_module(value: object) -> bool:
-    """Whether it is a model in memory, and not a name or path of one."""
+    """Whether it is a model in memory, and not the name or path of one."""
     return isinstance(value, Module)
 
 
@@ -28,10 +28,10 @@ def working_dtype(model: Any) -> str:
 
 
 def config_of(model: Any) -> Mapping[str, Any]:
-    """The fields of its ``args`` or ``config``, ``model_type`` and ``vocab_size`` among them.
+    """The fields of its ``args`` or ``config``, including ``model_type`` and ``vocab_size``.
 
     Raises:
-        ModelError: it has no vocabulary size, and returns no logits for one token either.
+        ModelError: it has no vocabulary size, and does not return logits for one token either.
     """
     settings = getattr(model, "args", None) or getattr(model, "config", None)
     config = {**getattr(settings, "__dict__", {})}

@@ -1,8 +1,8 @@
-"""A process on one processor core, while it plays a case.
+"""Keeps a process on one processor core while it runs a case.
 
-On a CPU mlx hands each operation to a thread of its own, and the families are so small that the
-hand-over takes longer than the operation. On one core, and where its threads do not preempt each
-other, a process hands over many operations at once.
+On a CPU, mlx hands each operation to its own thread, and the families are so small that this takes
+longer than the operation. On one core, if its threads do not preempt each other, a process hands
+over many operations at once.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import mlx.core as mx
 
 _TASKS = Path("/proc/self/task")
 _STAT = Path("/proc/self/stat")
-_CPU = 36  # its place in what follows the process's name, which may have spaces: proc(5)
-# After a sleep the system continues a thread on a core that is free.
+_CPU = 36  # index of the core after the process's name, which may contain spaces: proc(5)
+# After a sleep, the system continues a thread on a free core.
 _SLEEP_S = 0.0003
 
 
 @contextlib.contextmanager
 def on_one_cpu() -> Iterator[None]:
-    """Keep all threads on the core that this one runs on; each time the system chooses that anew.
+    """Keep all threads on the core of this thread; the system chooses the core each time.
 
-    Only on Linux, and where mlx computes on the CPU. A process that was given another scheduling
-    policy keeps it; so does one that is in such a block already.
+    Only on Linux, and if mlx computes on the CPU. A process with another scheduling policy keeps
+    it; so does a process that is already in such a block.
     """
     if not sys.platform.startswith("linux") or mx.default_device().type != mx.DeviceType.cpu:
         yield
@@ -56,6 +56,6 @@ def _present_cpu() -> int:
 def _move(cpus: set[int], policy: int, parameters: os.sched_param) -> None:
     """Move every thread of the process; most are mlx's, and unknown to Python."""
     for task in _TASKS.iterdir():
-        with contextlib.suppress(OSError):  # it has ended, or this is not allowed here
+        with contextlib.suppress(OSError):  # it has ended, or moving it is not allowed here
             os.sched_setaffinity(int(task.name), cpus)
             os.sched_setscheduler(int(task.name), policy, parameters)

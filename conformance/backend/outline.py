@@ -1,6 +1,6 @@
-"""What a model is built of, read from its tree of modules alone: no weight is ever computed.
+"""The kinds of parts of a model, from its tree of modules alone: no weight is ever computed.
 
-So a model of any size can be outlined in a second, and compared with a small copy.
+A model of any size can therefore be outlined in a second, and compared with a small copy.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _LONGEST_WORD = 40
 
 
 def outline(model: Module, *, module: str, caches: Sequence[Any]) -> Outline:
-    """The kinds of layers of a model, of its caches, and the settings that it was made from.
+    """The kinds of a model's layers and caches, and the settings that it was made from.
 
     Args:
-        module: the library's module that the model's class is from.
-        caches: those that the model makes, one for each layer.
+        module: the library's module with the model's class.
+        caches: the caches that the model makes, one for each layer.
     """
     kinds = {
         "caches": frozenset(cache_kinds(caches)),
@@ -50,7 +50,7 @@ def _listed(module: Module, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _signature(module: Module, path: str) -> list[str]:
-    """Classes, parameter names and settings that are no numbers, of a module and all below it."""
+    """Classes, parameter names and non-numeric settings of a module and all its submodules."""
     own = [type(module).__name__]
     own += [name for name, value in module.items() if isinstance(value, mx.array)]
     settings = [(name, value) for name, value in vars(module).items() if _is_setting(name, value)]
@@ -80,7 +80,7 @@ def _kind(value: Any) -> str:
 
 
 def _settings(model: Module) -> Iterator[Mapping[str, Any]]:
-    """The fields of every settings object in the model, defaults of the library among them."""
+    """The fields of every settings object in the model, including the library's defaults."""
     seen = set()
     for _, module in model.named_modules():
         waiting = [vars(module).get("args"), vars(module).get("config")]

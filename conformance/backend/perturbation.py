@@ -17,9 +17,9 @@ from mlx.nn.layers.embedding import Embedding
 
 
 def perturbed(model: Module, *, ulps: float, seed: int) -> AbstractContextManager[None]:
-    """Inside the block embeddings' and layers' outputs are multiplied by ``1 + ulps * eps * u``.
+    """Inside the block, embeddings' and layers' outputs are multiplied by ``1 + ulps * eps * u``.
 
-    u is uniform in (-1, 1), drawn anew for each element and call; eps is that of the output's
+    u is uniform in (-1, 1), drawn separately for each element and call; eps is that of the output's
     dtype.
     """
     return _perturbed(_layers(model), ulps, seed)
@@ -28,7 +28,7 @@ def perturbed(model: Module, *, ulps: float, seed: int) -> AbstractContextManage
 def perturbed_outside(
     model: Module, part: Module, *, ulps: float, seed: int
 ) -> AbstractContextManager[None]:
-    """As ``perturbed``, for every module of a model that is not in that part of it.
+    """Like ``perturbed``, for every module of a model outside the given part.
 
     The encoders of images and sound have no common name for their layers.
     """

@@ -1,7 +1,7 @@
-"""mlx's state of random numbers, which an error inside a compiled function spoils.
+"""mlx's random state, which an error inside a compiled function destroys.
 
-A function that is compiled with ``mx.random.state`` as its input has a placeholder there while it
-is traced. An error that is raised then leaves the placeholder, and every later draw fails.
+A function compiled with ``mx.random.state`` as its input has a placeholder there while it is
+traced. An error then leaves the placeholder in place, and every later draw fails.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 
 def can_draw() -> bool:
-    """Whether random numbers can be drawn; true where nothing has imported mlx."""
+    """Whether random numbers can be drawn; true if mlx was not imported."""
     mx = sys.modules.get("mlx.core")
     try:
         if mx is not None:
@@ -24,7 +24,7 @@ def can_draw() -> bool:
 
 @contextlib.contextmanager
 def drawing_kept() -> Iterator[None]:
-    """What follows can draw random numbers, too: a spoilt state is seeded anew."""
+    """Make sure that later code can draw random numbers: a destroyed state is seeded again."""
     try:
         yield
     finally:

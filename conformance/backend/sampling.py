@@ -1,4 +1,4 @@
-"""Our own samplers and processors: forced tokens, a random stream per row, a grammar per row."""
+"""The project's samplers and processors: forced tokens, random streams and grammars per row."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ForcedSampler:
 
 
 class SeededSampler:
-    """Samples with a random stream of its own, so that a row draws the same in every batch."""
+    """Samples with its own random stream, so that a row draws the same in every batch."""
 
     def __init__(self, temperature: float, seed: int) -> None:
         self._scale = 1.0 / temperature
@@ -51,9 +51,9 @@ class SeededSampler:
 
 
 def ranked(rank: int) -> SamplerFn:
-    """A sampler of the token that is likeliest but for ``rank`` others: 0 is greedy.
+    """A sampler of the token with this ``rank`` by likelihood: 0 is greedy.
 
-    Without random numbers and state, so that one serves all rows.
+    It has no random numbers and no state, so one sampler serves all rows.
     """
 
     def sampler(logprobs: mx.array) -> mx.array:
@@ -67,24 +67,24 @@ class GrammarProcessor:
     """Masks all tokens that a row's grammar does not allow after its output so far.
 
     Attributes:
-        grammar: advances at each call, so each row needs a processor of its own.
+        grammar: advances at each call, so each row needs its own processor.
     """
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
 
     def __call__(self, tokens: mx.array, logits: mx.array) -> mx.array:
-        """Logits ``[1, vocab]`` in and out; ``tokens`` are all of the row, the prompt's too."""
+        """Logits ``[1, vocab]`` in and out; ``tokens`` are the row's, including the prompt."""
         self.grammar.advance(np.array(tokens).reshape(-1).tolist())
         allowed = mx.array(self.grammar.allowed(logits.shape[-1]))  # [vocab]
         return mx.where(allowed, logits, mx.array(-mx.inf, logits.dtype))
 
 
 def _taken(maker: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments, if the library's function has parameters for all of them.
+    """Return the arguments if the library's function has parameters for all of them.
 
     Raises:
-        Unsupported: it has not, as in old releases; names them.
+        Unsupported: it lacks some, as in old releases; the message names them.
     """
     taken = inspect.signature(maker).parameters
     lacking = arguments.keys() - taken.keys()
@@ -96,7 +96,7 @@ def _taken(maker: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, An
 def make_processors(
     processors: tuple[Processor, ...], library: str, maker: Callable[..., list[ProcessorFn]]
 ) -> list[ProcessorFn]:
-    """The callables for ``processors``: our own, or made by the library's ``maker``.
+    """The callables for ``processors``: the project's own, or made by the library's ``maker``.
 
     Raises:
         ScheduleError: there is no such kind of processor.

@@ -1,7 +1,7 @@
 """Measures how much small defects in a model's single stream change its output.
 
 A plugin defines how its library's models are called; the defects and the measure are the same for
-all of them.
+all models.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from conformance.core.weights import draw
 
 Logprobs = npt.NDArray[np.float64]
 
-# No multiple of a usual window, chunk or block: at a boundary nothing reads a chunk's cache.
+# Not a multiple of a usual window, chunk or block: at a boundary nothing reads a chunk's cache.
 _PROMPT = 21
 _STEPS = 12
 _DROPPED = (2, 8, 14)
 _HALF = _PROMPT // 2
-# Which slots are made wrong, counted back from the newest. The largest change counts, because
+# The slots that are made wrong, counted back from the newest. The largest change counts, because
 # windows and sparse selections ignore some slots by design.
 _AGES = (2, 5, 9, 14)
-# Nats below which a wrong entry had no effect. What only ranks keys for a selection may be slightly
-# wrong without changing the selection: then it is replaced by another row's entry.
+# Nats below which a wrong entry had no effect. An entry that only ranks keys for a selection may be
+# slightly wrong without changing the selection: then it is replaced by another row's entry.
 _NO_EFFECT = 1e-3
 
 
@@ -59,7 +59,7 @@ class TextModel(Protocol):
 
     @property
     def seed(self) -> int:
-        """The seed of the weights, which decides the prompts too."""
+        """The seed of the weights, which also decides the prompts."""
 
     def cache(self) -> list[Any]:
         """An empty cache; all other state of earlier requests is reset."""
@@ -168,7 +168,7 @@ def _prefill(
 def _replay(
     loaded: TextModel, prompt: Sequence[int], tokens: tuple[int, ...], *, pieces: Sequence[int]
 ) -> Logprobs:
-    """Logits for each of ``tokens``, which are fed in one piece after the prompt."""
+    """Logits for each of ``tokens``, fed in one piece after the prompt."""
     cache, first = _prefill(loaded, prompt, pieces)
     return np.concatenate([first[None], _forward(loaded, tokens[:-1], cache)])
 
@@ -212,8 +212,8 @@ def _shift(stream: _Stream) -> Signal:
 def _slots(stream: _Stream) -> Iterator[Signal]:
     """The change by one wrong cache entry, for each layer and each kind of entry.
 
-    Keys and values: a slot gets those of the last token. States (recurrent, convolution, and all
-    else in a cache): the state of one token earlier. Where that has no effect, the entry of
+    Keys and values: a slot gets those of the last token. States (recurrent, convolution, and
+    everything else in a cache): the state of one token earlier. If that has no effect, the entry of
     another row.
     """
     earlier, _ = _prefill(stream.loaded, stream.prompt, (_PROMPT - 1,))

@@ -10,7 +10,7 @@ import mlx.core as mx
 
 @contextlib.contextmanager
 def uncompiled() -> Iterator[None]:
-    """Nothing is compiled: a function is not compiled anew for each number that it is given."""
+    """Compile nothing inside the block: otherwise a function is compiled for each new number."""
     mx.disable_compile()
     try:
         yield

@@ -1,4 +1,4 @@
-"""The memory of caches beyond their own count: buffers of others, and graphs."""
+"""The memory of caches beyond their own count: other arrays' buffers, and graphs."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def pending_edges(caches: list[Any]) -> int:
 
 
 def weigh(request_id: str, caches: list[Any], *, computed: bool) -> KeptCache:
-    """Empty ``caches``, to which there may be no other reference, and measure the freed bytes.
+    """Empty ``caches``, which nothing else may refer to, and measure the freed bytes.
 
-    Layer by layer: in the whole, a small layer that holds far too much is lost among large ones.
+    Layer by layer: in the total, a small layer that holds too much would not show among large ones.
 
     Args:
-        computed: compute its arrays first; otherwise they are freed as they are.
+        computed: evaluate its arrays first; otherwise they are freed as they are.
     """
     if computed:
         mx.eval(list(arrays(caches)))
     mx.synchronize()
-    gc.collect()  # else a batch in a reference cycle keeps the arrays alive
+    gc.collect()  # otherwise a batch in a reference cycle keeps the arrays alive
     counted = sum(int(cache.nbytes) for cache in caches)
     numbers = [len(list(arrays(leaf))) for leaf in leaves(caches)]
     reported = [int(leaf.nbytes) for leaf in leaves(caches)]
@@ -45,7 +45,7 @@ def weigh(request_id: str, caches: list[Any], *, computed: bool) -> KeptCache:
 
 
 def _freed(leaf: Any) -> int:
-    """How many bytes go free with all that the cache of a layer refers to."""
+    """How many bytes are freed with everything that a layer's cache refers to."""
     before = mx.get_active_memory()
     vars(leaf).clear()
     return before - mx.get_active_memory()

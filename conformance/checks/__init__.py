@@ -1,6 +1,6 @@
-"""The checks: each looks for one kind of error in a played schedule and returns findings.
+"""The checks: each looks for one kind of error in a schedule that was run and returns findings.
 
-Pure functions of recordings: what needs a model or an engine belongs in ``run/judging/``.
+Pure functions of recordings: code that needs a model or an engine is in ``run/judging/``.
 """
 
 from conformance.checks.claims import check_claims

@@ -1,7 +1,7 @@
 """How much smaller quantized caches are, from the cache bytes of two runs of equal schedules.
 
 For float32 keys, 8 bits with a float32 scale and bias for each 64 elements take 9 bits of 32, which
-is the published factor 3.6; 4 bits take 5, a factor of 6.4. In float16 scales and biases are
+is the published factor 3.6; 4 bits take 5, a factor of 6.4. In float16, scales and biases are
 smaller, too: 8.5 and 4.5 bits of 16, factors of 1.9 and 3.6.
 """
 
@@ -17,8 +17,8 @@ class Shares:
     """Bytes of quantized caches divided by those of unquantized ones.
 
     Attributes:
-        whole: of all layers.
-        quantized: of the layers that were quantized.
+        whole: the ratio over all layers.
+        quantized: the ratio over the layers that were quantized.
     """
 
     whole: float
@@ -28,7 +28,7 @@ class Shares:
 def cache_shares(trace: Trace, plain: Trace) -> Shares | None:
     """Cache bytes of a run divided by those of an equal run without quantization.
 
-    Compares the step at which the latter are largest.
+    Uses the step with the most unquantized bytes.
 
     Returns: ``None`` if the engine does not report bytes, or nothing was quantized by then.
     """

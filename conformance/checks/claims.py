@@ -1,4 +1,4 @@
-"""What an engine says of its work beside tokens: counts, sizes, draws. It must be so."""
+"""An engine's statements about its work besides tokens (counts, sizes, draws) must be true."""
 
 from __future__ import annotations
 

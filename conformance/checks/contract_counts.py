@@ -1,4 +1,4 @@
-"""What a schedule took of what contracts bound: counts of recordings, never times."""
+"""Counts for contracts in one schedule: counted in recordings, never timed."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from conformance.scenarios.foreseen import foreseen
 _GONE = (Stage.FINISHED, Stage.REMOVED)
 # Bytes of an element of a cache, by dtype.
 _WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2}
-# Steps at the ends of a run of the same rows in which it begins and ends.
+# Steps at the start and end of a run of the same rows.
 _EDGE = 2
 _DIGITS = 4
 
 Count = tuple[float, tuple[str, ...]]
-"""A count, and the places that it is of, if it is counted by place."""
+"""A count, and its places if it is counted by place."""
 
 
 def check_cost(play: Play) -> list[Finding]:
@@ -39,7 +39,7 @@ def check_cost(play: Play) -> list[Finding]:
 
 
 def costs(play: Play) -> tuple[Cost, ...]:
-    """The counts of the contracts that the schedule names, as far as the engine shows them."""
+    """The counts for the contracts that the schedule names, as far as the engine shows them."""
     trace = _looked_at(play)
     if trace is None:
         return ()
@@ -53,13 +53,13 @@ def costs(play: Play) -> tuple[Cost, ...]:
 
 
 def _looked_at(play: Play) -> Trace | None:
-    """The first whole run; a free one before a forced one, which chooses in other calls."""
+    """The first whole run, preferably a free one: a forced run chooses tokens in other calls."""
     whole = [t for t in play.traces if t.failure is None and not t.out_of_steps]
     return min(whole, key=lambda t: t.mode is not Mode.FREE, default=None)
 
 
 def _needed(play: Play, trace: Trace) -> int:
-    """Positions that its requests need: the last token of an answer is never fed."""
+    """Positions that the requests need: the last token of an answer is never fed."""
     requests = play.schedule.requests
     return sum(len(r.prompt) + max(len(trace.events(r.request_id)) - 1, 0) for r in requests)
 
@@ -93,7 +93,7 @@ def _gone(play: Play, trace: Trace) -> Count | None:
 
 
 def _beside_late(trace: Trace) -> list[Step]:
-    """The steps from the late request's arrival to its first token, that one included."""
+    """The steps from the late request's arrival to its first token, inclusive."""
     found = []
     for step in trace.steps:
         if LATE in step.stages or LATE in step.output.processed:
@@ -131,7 +131,7 @@ def _others_calls(play: Play, trace: Trace) -> Count | None:
 
 
 def _host_reads(play: Play, trace: Trace) -> Count | None:
-    """Each place with how often it reads in a step."""
+    """Each place with its number of reads per step."""
     run = _longest_run(trace)[_EDGE:-_EDGE]
     if play.alone is None or not run or any(step.reads is None for step in run):
         return None
@@ -142,7 +142,7 @@ def _host_reads(play: Play, trace: Trace) -> Count | None:
 
 
 def _longest_run(trace: Trace) -> list[Step]:
-    """The most successive steps in which the same several rows decode and each gets a token."""
+    """The longest series of steps in which the same rows decode and each gets a token."""
     longest: list[Step] = []
     run: list[Step] = []
     for step in trace.steps:
@@ -198,7 +198,7 @@ def _decoding(trace: Trace) -> Iterator[Step]:
 
 
 def _growth(counts: Sequence[int]) -> Count | None:
-    """By how much the most of the last third is more than that of the third before."""
+    """By how much the maximum of the last third exceeds that of the third before."""
     third = len(counts) // 3
     if not third:
         return None

@@ -12,15 +12,15 @@ from conformance.core import numerics
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict
 
-# The kind of drafter that is the model itself if an engine is given no other model.
+# The kind of drafter that is the model itself, if an engine gets no other model.
 ITSELF = "draft_model"
 
 
 def check_drafts(play: Play) -> list[Finding]:
-    """``drift`` for each greedy request of which a draft was rejected that was not a tie.
+    """``drift`` for each greedy request with a rejected draft that was not a tie.
 
-    Only if the schedule does not change the drafts. Processors run after the draft was made, so
-    requests with processors are skipped.
+    Only if the schedule does not change the drafts. Processors run after drafting, so requests with
+    processors are skipped.
     """
     drafting = play.schedule.options.drafting
     if drafting is None or drafting.kind != ITSELF or drafting.right:
@@ -42,7 +42,7 @@ def _first_rejected(play: Play, trace: Trace, name: str) -> Finding | None:
         mine = [event for event in step.output.events if event.request_id == name]
         count += len(mine)
         tokens = trace.stream(name).tokens[:count]
-        if tokens != want.tokens[:count]:  # another text: the oracle's margins do not apply
+        if tokens != want.tokens[:count]:  # a different text: the oracle's margins do not apply
             return None
         drafted = step.output.drafted.get(name, 0)
         if not mine or mine[-1].finish_reason is not None or len(mine) > drafted:

@@ -1,7 +1,7 @@
-"""Caches and states of a batch have the dtypes that they have in the single stream.
+"""Caches and states of a batch must have the dtypes that they have in the single stream.
 
-A state that is cast down loses what the single stream keeps, though in half precision the
-difference may be within the noise; one that is cast up takes twice the memory.
+A state that is cast down loses precision that the single stream keeps, though in half precision the
+difference may be within the noise; a state that is cast up takes twice the memory.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from conformance.core.verdict import Finding, Verdict
 
 
 def check_dtypes(play: Play) -> list[Finding]:
-    """``drift`` if a layer's cache holds floating arrays of dtypes that no row of it has alone.
+    """``drift`` if a layer's cache has floating dtypes that no row of it has in its single stream.
 
-    A prompt with media may have others than text, and rows that are joined have the wider ones,
-    also of those that have left since. Layers that hold nothing yet are left out.
+    A prompt with media may have other dtypes than text, and joined rows have the wider ones, even
+    after rows have left. Empty layers are left out.
     """
     return [finding for trace in play.traces[:2] for finding in _first(play, trace)]
 

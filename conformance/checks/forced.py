@@ -48,7 +48,7 @@ def measure(play: Play, trace: Trace, request_id: str) -> tuple[Deviation, Envel
 
 
 def other_history(play: Play, trace: Trace, request_id: str) -> bool:
-    """Whether the request goes on from one that had other tokens, which are reported there."""
+    """Whether the request continues one with wrong tokens, which are reported there."""
     source = play.schedule.request(request_id).continues
     if source is None or trace.mode is Mode.FORCED:
         return False

@@ -11,12 +11,12 @@ from conformance.core.verdict import Finding, Verdict
 
 
 def check_free(play: Play) -> list[Finding]:
-    """``tie`` or ``diverged`` for each request with a different token, by the first of them.
+    """``tie`` or ``diverged`` for each request with a different token, by the first such token.
 
-    It is a tie if the oracle has this token no further below its own than rounding may move
-    (``FACTOR`` times the noise, for both of the two), and all logprobs up to there, if the engine
-    declares any, are within noise. With a sampler the token must also be one that its filters may
-    leave (``drawn``).
+    It is a tie if the oracle's logprob of this token is below that of its own token by no more than
+    rounding may move (``FACTOR`` times the noise, for both tokens), and all logprobs up to there,
+    if the engine declares any, are within noise. With a sampler, its filters must also leave the
+    token (``drawn``).
     """
     return [
         finding
@@ -40,11 +40,11 @@ def _first_difference(play: Play, trace: Trace, name: str) -> Finding | None:
     margin = float(numerics.margins(want.logprobs[step : step + 1])[0])
     allowed = 2 * numerics.FACTOR * float(noise.top[step])
     row, mine = want.logprobs[step], got.tokens[step]
-    # Another pair may be as near: this token itself must be.
+    # Another pair may be as close: this token itself must be.
     near = margin <= allowed and float(row[want.tokens[step]] - row[mine]) <= allowed
     if request.sampler is not None:
-        # A sampled token depends on sums inside the sampler: a tie there needs a changed logprob,
-        # or two equal ones, which a sort may put in either order.
+        # A sampled token depends on sums inside the sampler: a tie needs a changed logprob, or two
+        # equal ones, which a sort may put in either order.
         moved = found is not None and found[0].difference[step] > 0
         same = row[mine] == row[want.tokens[step]]
         full = numerics.FACTOR * float(noise.full[step])

@@ -1,6 +1,6 @@
-"""Resources that are not released: caches after the end, rows of no request, graphs, buffers.
+"""Resources that are not released: caches after the end, rows without request, graphs, buffers.
 
-What lives beside the caches may not grow while the same rows decode.
+What is alive outside the caches must not grow while the same rows decode.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from conformance.core.verdict import Finding, Verdict
 
 # A cache may hold this multiple of the bytes it reports, plus this many for allocation granularity.
 _SLACK, _ROUNDING = 2, 1024
-# mx.contiguous makes no copy where a buffer is larger than the array by at most so many bytes:
+# mx.contiguous makes no copy if a buffer is larger than the array by at most this many bytes:
 # extra_bytes in mlx/backend/cpu/primitives.cpp.
 _VIEW = 16384
-# Steps in a row that the graph must grow in.
+# Successive steps in which the graph must grow.
 _STEPS = 3
-# After its first steps a long run is compared with itself, so many steps later as mlx-vlm takes to
-# clear what piles up (DEFAULT_CACHE_EVAL_INTERVAL). Growth is in most of the comparisons.
+# After its first steps a long run is compared with itself, at a distance of as many steps as
+# mlx-vlm takes to clear accumulated work (DEFAULT_CACHE_EVAL_INTERVAL). Most comparisons must
+# show growth.
 _WARM_UP, _PERIOD, _LEAST, _MOST, _FEW = 20, 50, 150, 0.6, 0.1
-# Rises after which counts never fall back, before or after the largest fall: what is in flight at
-# one time and not at another may make two or three.
+# Rises after which counts never fall back, before or after the largest fall: buffers that are in
+# flight only at times may cause two or three.
 _RISES = 5
-# What measures long runs.
+# Measurements of long runs.
 _LONG = (Weigh.ALIVE, Weigh.SAMPLED)
 _NOT_TAKEN_OUT = "a finished or removed row was not taken out of the batch"
 
@@ -35,9 +36,9 @@ _NOT_TAKEN_OUT = "a finished or removed row was not taken out of the batch"
 def check_leak(play: Play) -> list[Finding]:
     """``leak`` for memory or work that no request can use any more.
 
-    That is: bytes after the last request; rows without a request; buffers that a kept cache, or a
-    layer of it, holds beside its own; graphs that grow from step to step, as nobody computes them;
-    arrays and bytes beside the caches that grow in a long run of the same rows.
+    That is: bytes after the last request; rows without a request; buffers that a kept cache, or one
+    of its layers, holds in addition to its own; graphs that grow from step to step because nothing
+    evaluates them; arrays and bytes outside the caches that grow in a long run of the same rows.
     """
     findings = []
     for trace in play.traces[:2]:
@@ -72,7 +73,7 @@ def check_leak(play: Play) -> list[Finding]:
 
 
 def _kept(play: Play, trace: Trace) -> list[Finding]:
-    """Whether the released cache, or else one of its layers, held much more than it reports."""
+    """Whether the released cache, or one of its layers, held much more than it reports."""
     kept = trace.kept
     if kept is None:
         return []
@@ -122,9 +123,9 @@ def _growth(play: Play, trace: Trace) -> list[Finding]:
 
 
 def _piled_up(play: Play) -> list[Finding]:
-    """Whether arrays, bytes that no cache counts, or graphs grew all along a run of the same rows.
+    """Whether arrays, uncounted bytes or graphs grew throughout a run of the same rows.
 
-    In every run: what buffers in flight take may look like growth in one of them.
+    In every run, since buffers in flight may look like growth in one of them.
     """
     ended = (t for t in play.traces[:2] if t.failure is None and not t.out_of_steps)
     grown = [_grown(play, trace) for trace in ended if any(_long_runs(trace))]
@@ -161,11 +162,12 @@ def _long_runs(trace: Trace) -> Iterator[list[tuple[Alive, int | None]]]:
 
 
 def _growth_of(counts: list[int]) -> float:
-    """By how much they grow a step; 0 if not all along.
+    """Growth per step; 0 if it is not continuous.
 
-    Each count is compared with that of a period later: what an engine clears now and then is at the
-    same point there. Comparisons over the largest fall are left out, as a buffer may be given back.
-    One rise is in as many comparisons as a period has steps, so that growth has to be in more.
+    Each count is compared with the count one period later, when an engine that clears periodically
+    is at the same point. Comparisons across the largest fall are left out, as a buffer may be
+    returned. A single rise is in as many comparisons as a period has steps, so growth must be in
+    more.
     """
     counts = counts[_WARM_UP:]
     falls = [later - earlier for earlier, later in itertools.pairwise(counts)]
@@ -184,13 +186,13 @@ def _growth_of(counts: list[int]) -> float:
 
 
 def _lasting_rises(counts: list[int]) -> int:
-    """How often they rise to more than any later one falls to."""
+    """How often the counts rise to more than any later count falls to."""
     least = set(itertools.accumulate(reversed(counts), min))
     return max(len(least) - 1, 0)
 
 
 def _decoding(trace: Trace) -> Iterator[list[int]]:
-    """The edges after each of successive steps in which exactly the same rows decoded."""
+    """The edges after each of successive steps with exactly the same decoding rows."""
     for _, steps in itertools.groupby(trace.steps, key=_rows):
         run = [step.pending for step in steps if step.pending is not None]
         if run:
@@ -202,7 +204,7 @@ def _rows(step: Step) -> tuple[tuple[str, ...], bool]:
 
 
 def _ghost_rows(trace: Trace) -> tuple[int, int, int] | None:
-    """The first step with a model call of more rows than there are unfinished requests.
+    """The first step with a model call that has more rows than there are unfinished requests.
 
     The verification of a draft may have as many rows as the previous round began with: a row may
     end within a round, and leaves when the engine starts the next.

@@ -41,7 +41,7 @@ def check_nonfinite(play: Play) -> list[Finding]:
 
 
 def _bad(rows: np.ndarray) -> bool:
-    # NaN and +inf survive a maximum; -inf shows in it only if all are.
+    # NaN and +inf survive a maximum; -inf only if all values are.
     return not rows.max() < np.inf or bool(rows.max() == -np.inf)
 
 

@@ -15,22 +15,22 @@ from conformance.core.verdict import Finding
 
 @dataclass(frozen=True)
 class Play:
-    """One schedule as it was played, with the oracle's streams.
+    """One schedule that was run, with the oracle's streams.
 
     Attributes:
-        schedule: what was played.
+        schedule: the schedule that was run.
         traces: the runs in order: forced (if the engine can be forced), free, and if these two are
-            not bit-identical the first of them again; or only a free one that gave the oracle's
+            not bit-identical the first of them again; or only a free run that gave the oracle's
             tokens.
         want: the oracle's stream of each request.
         floor: the smallest noise to assume for a request.
-        envelope: the measured noise of a request; the first call makes model runs.
+        envelope: the measured noise of a request; the first call runs the model.
         wider: noise measurements of a request, from few runs to many; used only as far as a
             difference requires (``numerics.settle``).
         full_logprobs: whether the engine declares logprobs over the whole vocabulary.
         staged: whether the engine reports the stage of each request.
-        dtypes: of each request the floating dtypes of the cache in its single stream, layer by
-            layer, as ``CachedLayer.dtypes``; empty if they are not known.
+        dtypes: for each request, the floating-point dtypes of its single stream's cache, layer by
+            layer, as ``CachedLayer.dtypes``; empty if unknown.
         engine: the name of the engine.
         plain: a run of an equal schedule without quantization, if there is one.
         alone: how often the host reads arrays in a step of the single stream; ``None`` if the

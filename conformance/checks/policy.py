@@ -1,4 +1,4 @@
-"""Whether a library quantizes in a single stream as it does in a batch."""
+"""Whether a library quantizes in the same way in a single stream and in a batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_policy(play: Play) -> list[Finding]:
     """``policy`` if the library's own single stream differs from its batch of one.
 
     Both have the same options. The other checks compare the batch of one with an oracle that
-    quantizes in the same way; this finding is not an error of either, but a difference in policy.
+    quantizes in the same way; this finding is a difference in policy, not an error of either.
     """
     trace, own = play.traces[0], play.policy
     if own is None or trace.failure is not None:

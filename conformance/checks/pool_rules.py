@@ -1,7 +1,7 @@
-"""A pool of kept prefixes finds, holds, gives up and counts what it should.
+"""Checks that a prefix pool finds, holds, evicts and counts what it should.
 
-The rules are those of mlx-vlm's server, written a second time: see ``pool_state``. Beside them, of
-each prompt the state before its last token is kept, and one at the last whole interval before that.
+The rules are those of mlx-vlm's server, implemented a second time: see ``pool_state``. In addition,
+the state before each prompt's last token is kept, and the state at the last whole interval before.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from conformance.core.verdict import Finding, Verdict
 
 
 def check_pooled(play: Play) -> list[Finding]:
-    """``protocol`` for another prefix found or kept than by the rules, ``leak`` for wrong counts.
+    """``protocol`` for a prefix found or kept against the rules, ``leak`` for wrong counts.
 
-    Of each run the first of each.
+    For each run the first of each kind.
     """
     caching = play.schedule.options.prefix_caching
     if caching is None:
@@ -51,7 +51,7 @@ Problem = tuple[Verdict, str, str, str]
 
 
 def problems(calls: list[Pooled], caching: PrefixCaching) -> Iterator[Problem]:
-    """What is not by the rules: the verdict, what it is, what was expected, what there is."""
+    """A deviation from the rules: the verdict, its subject, the expected and the actual value."""
     rules = Rules(caching)
     for number, call in enumerate(calls):
         found = rules.play(call)
@@ -77,7 +77,7 @@ def _named(kept: list[Prefix | None]) -> str:
 
 
 def _left_out(calls: list[Pooled], trace: Trace, caching: PrefixCaching) -> Iterator[Problem]:
-    """What was not kept of requests whose prefill ended; blocks and snapshots beside each other."""
+    """Prefixes that finished prefills did not keep; blocks and snapshots side by side."""
     asked = {call.call for call in calls}
     blocks, snapshots = PoolCall.FIND in asked, PoolCall.KEEP_SNAPSHOT in asked
     if blocks and snapshots:

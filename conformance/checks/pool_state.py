@@ -1,9 +1,9 @@
-"""What a pool of kept prefixes holds by its rules, after each of its calls.
+"""The content of a prefix pool by its rules, after each of its calls.
 
-The rules are those of ``mlx_vlm.apc.APCManager``, written a second time. A prompt's whole blocks
-take the places that were free for the longest time; a block that is held keeps its place. Snapshots
-have an order of their own, and go before blocks where the bytes are bounded. What is written to
-files is found again, whatever was given up.
+The rules are those of ``mlx_vlm.apc.APCManager``, implemented a second time. A prompt's whole
+blocks take the places that were free the longest; a block in use keeps its place. Snapshots have
+their own order, and are evicted before blocks if the bytes are bounded. Prefixes written to files
+are found again, whatever was evicted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SMALLEST = 16
 
 @dataclass
 class Rules:
-    """What is kept by the rules, and what is counted."""
+    """The prefixes kept by the rules, and the counts."""
 
     caching: PrefixCaching
     free: list[Prefix | None] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Rules:
         return 0
 
     def play(self, call: Pooled) -> int:
-        """Do as the call says; how many tokens it finds."""
+        """Apply a call; return how many tokens it finds."""
         does: dict[PoolCall, Callable[[Pooled], int]] = {
             PoolCall.FIND: self._find,
             PoolCall.KEEP: self._keep,
@@ -59,7 +59,7 @@ class Rules:
         return found
 
     def counted(self, call: Pooled) -> dict[str, int]:
-        """All counts; of files where all that was to be written is."""
+        """All counts; counts of files once everything is written."""
         found = self.counts | {"resident_bytes": sum(call.sizes.values())}
         found["exact_resident_bytes"] = sum(call.sizes[name] for name in call.snapshots)
         if call.on_disk and call.call in {PoolCall.FIND, PoolCall.FIND_SNAPSHOT}:
@@ -72,7 +72,7 @@ class Rules:
         return found
 
     def apart(self, call: Pooled) -> Iterator[tuple[str, list[Prefix | None], list[Prefix | None]]]:
-        """What is kept otherwise: what it is, by the rules, and by the call."""
+        """A difference in what is kept: its name, by the rules, and by the call."""
         if tuple(self.free) != call.free:
             yield "the free places are others", self.free, list(call.free)
         if self.held != call.held:
@@ -116,7 +116,7 @@ class Rules:
         room = min(call.most, call.nbytes, self.caching.blocks * call.block_bytes)
         self._bound(call.most - room)
         left = call.most - sum(self.sizes.values())
-        # What is held may take the room: then nothing is kept in memory.
+        # Blocks in use may fill the pool: then nothing is kept in memory.
         rest = left // max(1, call.block_bytes) if left >= room else 0
         for block in self._blocks(call.prefix, call.least):
             if call.on_disk:
@@ -157,7 +157,7 @@ class Rules:
         return self._hit(count if best is not None else 0, "exact_hits")
 
     def _shared(self, kept: Prefix, prompt: Prefix, most: int, *, cut: bool) -> int:
-        """How many tokens of a prompt a snapshot serves: all of it or, cut, whole blocks."""
+        """How many tokens of a prompt a snapshot serves: all of it or, if cut, whole blocks."""
         size, whole = self.caching.block_size, len(kept.tokens)
         ends = (whole, *range(min(most, whole) // size * size, 0, -size)) if cut else (whole,)
         same = (n for n in ends if n <= most and prompt.tokens[:n] == kept.tokens[:n])
@@ -193,11 +193,11 @@ class Rules:
         return self._hit(count, "disk_hits")
 
     def _first(self, call: Pooled) -> bool:
-        """Whether the prompt's first block is in memory, which then goes before files."""
+        """Whether the prompt's first block is in memory, which takes precedence over files."""
         return next(self._blocks(call.prefix), None) in self._kept
 
     def _bound(self, most: int) -> None:
-        """Give up snapshots, then blocks that nobody holds, until so many bytes are kept."""
+        """Evict snapshots, then unused blocks, until at most this many bytes are kept."""
         while sum(self.sizes.values()) > most:
             idle = next((block for block in self.free if block is not None), None)
             if self.snapshots:

@@ -7,7 +7,7 @@ from conformance.core.verdict import Finding, Verdict
 
 # Exceptions that a caller can distinguish from a bug inside the engine.
 _CLEAR = ("ValueError", "TypeError", "KeyError", "refused")
-# How a server's answer with a status of 4xx and a message begins in the record.
+# Prefix of a server's 4xx answer with a message in the record.
 
 
 def check_probes(play: Play) -> list[Finding]:

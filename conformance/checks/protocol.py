@@ -105,7 +105,7 @@ def _finished(trace: Trace, name: str, got: Stream, want: Stream) -> Iterator[Vi
     if trace.mode is Mode.FORCED and got.tokens != want.tokens:
         yield "tokens other than fed", name, _show(want.tokens), _show(got.tokens)
         return
-    # After another token a free run may stop at another place; an answer cut short has none.
+    # After a different token a free run may stop elsewhere; an incomplete answer has no such token.
     if want.finish_reason != got.finish_reason and _parted(got.tokens, want.tokens):
         return
     if got.finish_reason != want.finish_reason:
@@ -116,7 +116,7 @@ def _finished(trace: Trace, name: str, got: Stream, want: Stream) -> Iterator[Vi
 
 
 def _parted(got: tuple[int, ...], want: tuple[int, ...]) -> bool:
-    """Whether a token is another one, and not only missing or too many at the end."""
+    """Whether a token differs, rather than being missing or extra at the end."""
     return any(mine != theirs for mine, theirs in zip(got, want, strict=False))
 
 

@@ -1,6 +1,6 @@
-"""Nothing is reused that no earlier request of the same tenant had, and all that is found is.
+"""Only what an earlier request of the same tenant had is reused, and everything found is.
 
-Of media only the tokens are compared: another medium's keys are wrong in what comes out.
+For media only tokens are compared: another medium's keys show as wrong results.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _FINDS = frozenset({PoolCall.FIND, PoolCall.FIND_SNAPSHOT, PoolCall.FIND_ON_DISK
 
 
 def check_reused(play: Play) -> list[Finding]:
-    """``protocol`` for a reused part that no other request of the same tenant begins with.
+    """``protocol`` for a reused prefix that no other request of the same tenant begins with.
 
-    ``cost`` for a prompt that is computed though the pool of kept prefixes found a part of it.
+    ``cost`` for computing a part of a prompt that the prefix pool had found.
     """
     return [
         finding
@@ -77,7 +77,7 @@ def _found_and_computed(play: Play, trace: Trace) -> Iterator[Finding]:
 
 
 def _found(play: Play, trace: Trace, request: Request) -> int:
-    """How many tokens the pool found for it when it began; 0 if others with its prompt began."""
+    """How many tokens the pool found when it began; 0 if others with its prompt began."""
     prompts = {r.request_id: r.prompt for r in play.schedule.requests}
     for step in trace.steps:
         began = {*step.output.processed, *step.output.reused}
@@ -90,7 +90,7 @@ def _found(play: Play, trace: Trace, request: Request) -> int:
 
 
 def _first(trace: Trace, request: Request) -> int:
-    """The first step that knows of a request."""
+    """The first step with the request."""
     name = request.request_id
     known = (step.index for step in trace.steps if name in {**step.stages, **step.output.processed})
     return next(known, 0)

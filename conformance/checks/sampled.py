@@ -1,8 +1,8 @@
-"""Which tokens a library's filters may leave to sample from, given logprobs known within a noise.
+"""The tokens that a library's filters may leave to sample from, given noisy logprobs.
 
-The filters are those of mlx_lm/sample_utils.py, for one row: top-p, min-p, XTC, top-k, in that
-order; and our own choices, by rank and with random numbers of a seed. What is not known here (other
-random numbers, other filters) forbids no token.
+The filters are those of mlx_lm/sample_utils.py for one row: top-p, min-p, XTC, top-k, in that
+order; and the project's own samplers, by rank and with seeded random numbers. Anything unknown here
+(other random numbers, other filters) forbids no token.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def drawable(sampler: Sampler, logprobs: np.ndarray, noise: float, step: int = 0
     """Whether each token may be sampled as output token ``step``, bool ``[vocab]``.
 
     Args:
-        logprobs: ``[vocab]``; each may be wrong by ``noise`` nats, so two of them by twice that.
+        logprobs: ``[vocab]``; each may be off by ``noise`` nats, so two of them by twice that.
     """
     args = sampler.args
     if sampler.kind == "seeded":
@@ -58,14 +58,14 @@ class _Left:
 
 
 def _ranked(logprobs: np.ndarray, rank: int, slack: float) -> np.ndarray:
-    """Those as likely as the token that is likeliest but for ``rank`` others."""
+    """Tokens at least as likely as the token of this ``rank``, within the noise."""
     chosen = np.sort(logprobs)[-1 - rank]
     near: np.ndarray = np.abs(logprobs - chosen) <= slack
     return near
 
 
 def _seeded(logprobs: np.ndarray, args: Mapping[str, float], slack: float, step: int) -> np.ndarray:
-    """Those whose logprob and random number together are as large as any."""
+    """Tokens whose sum of logprob and random number is the largest, within the noise."""
     scale = 1.0 / args["temperature"]
     scores = logprobs * scale + random_scores(int(args["seed"]), step, len(logprobs))
     near: np.ndarray = scores >= scores.max() - slack * scale
@@ -91,7 +91,7 @@ def _xtc(left: _Left, args: Mapping[str, float], slack: float) -> _Left:
     """All tokens above the threshold are removed, except the least likely of them."""
     values = left.logprobs
     if (left.maybe != left.surely).any():
-        # The probability of each among the remaining tokens is not known.
+        # The probability of each token among the remaining ones is not known.
         return left.only(left.maybe, np.zeros_like(left.surely))
     scale = np.log(np.exp(values[left.maybe]).sum())
     edge = np.log(args.get("xtc_threshold", 0.1)) + scale
@@ -100,7 +100,7 @@ def _xtc(left: _Left, args: Mapping[str, float], slack: float) -> _Left:
     if args["xtc_probability"] < 1 or not above.any():
         return left.only(np.ones_like(above), stays)
     least = values[above].min()
-    # Only one token can be the least likely: it surely stays.
+    # If only one token can be the least likely, it surely stays.
     if (around & (values <= least + slack)).sum() == 1:
         stays = stays | (above & (values == least))
     return left.only(values <= least + slack, stays)
@@ -114,7 +114,7 @@ def _top_k(left: _Left, count: int, slack: float) -> _Left:
 
 
 def _beyond(values: np.ndarray, weights: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """For each of ``edges`` the weight of all ``values`` above it; all ``[vocab]``."""
+    """For each of ``edges``, the weight of all ``values`` above it; all ``[vocab]``."""
     order = np.argsort(values)
     sums = np.concatenate([[0.0], np.cumsum(weights[order])])
     below = np.searchsorted(values[order], edges, side="right")

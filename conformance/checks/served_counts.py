@@ -1,7 +1,7 @@
-"""What a server's steps took, which its own process noted: counts of contracts.
+"""Counts for contracts from the steps that a server's own process recorded.
 
-When a client sees a token and when a server made it are two things. So these counts hang on the
-order of the server's own steps alone.
+A client may see a token later than the server generated it. These counts therefore depend only on
+the order of the server's own steps.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from conformance.core.trace import Trace
 
 
 def prefilled(play: Play, trace: Trace) -> float | None:
-    """Positions of pieces over those of the prompts; ``None`` unless some were taken together.
+    """Positions of pieces divided by those of the prompts; ``None`` unless pieces shared a pass.
 
-    Of a prompt the last token is a piece by itself, as a decode step is.
+    The last token of a prompt is a piece by itself, like a decode step.
     """
     pieces = [call for step in trace.served for call in step.forwards if call.length > 1]
     if max((call.batch for call in pieces), default=0) < 2:
@@ -24,7 +24,7 @@ def prefilled(play: Play, trace: Trace) -> float | None:
 
 
 def beside_late(trace: Trace) -> list[ServedStep]:
-    """The steps from the first piece of a prompt beside a row that decodes to its first token."""
+    """The steps from a prompt's first piece next to a decoding row to its first token."""
     found: list[ServedStep] = []
     for step in trace.served:
         piece = any(call.length > 1 for call in step.forwards)
@@ -40,20 +40,20 @@ def _decodes(step: ServedStep) -> bool:
 
 
 def waited(steps: list[ServedStep]) -> int:
-    """Those of the steps in which no row got a token."""
+    """How many of the steps gave no row a token."""
     return sum(not _decodes(step) for step in steps)
 
 
 def most_beside(steps: list[ServedStep]) -> int:
-    """The most calls of the model in one of the steps beside that of the rows that decode."""
+    """The most model calls in one of the steps, besides the call for the decoding rows."""
     return max((len(step.forwards) - 1 for step in steps), default=0)
 
 
 def share_for_nobody(play: Play, trace: Trace) -> float | None:
-    """Of the tokens that were still to come when a client left, those that were computed.
+    """The share of a departed client's remaining tokens that were still computed.
 
-    The engine's own row and the one that is gone have all slots: until the next prompt is begun,
-    what is more than one row is computed for nobody.
+    The engine's own row and the departed one have all slots: until the next prompt begins, any work
+    for more than one row is wasted.
     """
     gone = [name for step in trace.steps for name in step.removed_from]
     steps = [step for step in trace.served if step.left]

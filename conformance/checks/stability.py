@@ -19,7 +19,7 @@ def same_bits(play: Play, first: Trace, second: Trace) -> bool:
 def check_stability(play: Play) -> list[Finding]:
     """``unstable`` if a run and its repetition differ by more than the noise floor.
 
-    The repetition is the last of three runs; it is only made where the first two differ.
+    The repetition is the last of three runs; it is made only if the first two differ.
     """
     if len(play.traces) < 3:
         return []

@@ -1,4 +1,4 @@
-"""What an engine counts must be what it did: prompt tokens, output tokens, times, memory."""
+"""An engine's statistics must match its work: prompt tokens, output tokens, times, memory."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from conformance.core.counted import Counted, Pace
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict
 
-# Rates are compared as floats; a clock is read a little later than another one.
+# Rates are compared as floats; one clock is read a little later than another.
 _RELATIVE, _CLOCK = 1e-6, 1e-3
 # More than any machine has, in GB.
 _MOST_MEMORY = 1e5
 
 
 def check_statistics(play: Play) -> list[Finding]:
-    """``protocol`` for each count, time or rate that is not that of the run.
+    """``protocol`` for each count, time or rate that differs from the run.
 
-    A request that was removed may be counted whole or as far as it came; of one with media the
-    positions may be counted that the model's towers make of them. Where invalid calls are made,
-    those that are accepted are counted, too: ``probe`` is about these. An engine that is made anew
-    counts anew.
+    A removed request may be counted as a whole or as far as it was processed; a request with media
+    may be counted by the positions that the model's towers make. Accepted invalid calls are
+    counted, too: ``probe`` checks them. An engine that is made again starts its counts again.
     """
     findings: list[Finding] = []
     caching = play.schedule.options.prefix_caching
@@ -47,7 +46,7 @@ def check_statistics(play: Play) -> list[Finding]:
     return findings
 
 
-# A request's name or "", what is counted, what the engine says, what is right.
+# A request's name or "", the count's name, the engine's value, the right value.
 _Wrong = tuple[str, str, str, str]
 
 
@@ -79,7 +78,7 @@ def _wrong(trace: Trace, said: Counted) -> Iterator[_Wrong]:
 
 
 def _reports(trace: Trace, said: Counted) -> Iterator[_Wrong]:
-    """Of each request whose prefill ended there is one report."""
+    """There is one report for each request whose prefill ended."""
     if said.ended is None:
         return
     names = [report.request_id for report in said.ended]
@@ -100,7 +99,7 @@ def _reports(trace: Trace, said: Counted) -> Iterator[_Wrong]:
 
 
 def _times(name: str, what: str, pace: Pace, wall: float, *, busy: bool) -> Iterator[_Wrong]:
-    """A time is at most all, and nothing only without work; a rate is tokens by time."""
+    """A time is at most the total, and zero only without work; a rate is tokens by time."""
     if pace.seconds is None:
         return
     enough = pace.seconds > 0 if busy else pace.seconds >= 0
@@ -118,7 +117,7 @@ def _started(trace: Trace) -> set[str]:
 
 
 def _bounds_of_removed(trace: Trace) -> tuple[int, int]:
-    """How many prompt tokens of removed requests may not be counted, or counted in advance."""
+    """How many prompt tokens of removed requests may be uncounted, or counted in advance."""
     removed = {name for step in trace.steps for name in step.removed_from}
     requests = [r for r in trace.schedule.requests if r.request_id in removed]
     return len(requests), sum(len(request.prompt) for request in requests)

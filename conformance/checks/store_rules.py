@@ -1,9 +1,9 @@
-"""A store of kept sequences finds, counts and gives up what it should.
+"""Checks that a sequence store finds, counts and evicts what it should.
 
-The rules are those of mlx-lm's server (``mlx_lm.models.cache.LRUPromptCache``), written a second
-time: the oldest sequence of the least valuable kind goes first (an answer, then a user's turn, then
-a system prompt), but of a kind that has fewer than the next one none goes before it; where caches
-can be cut, a sequence takes the place of all that are its prefixes.
+The rules are those of mlx-lm's server (``mlx_lm.models.cache.LRUPromptCache``), implemented a
+second time: the oldest sequence of the least valuable kind is evicted first (an answer, then a
+user's turn, then a system prompt), but not if its kind has fewer sequences than the next kind; if
+caches can be cut, a sequence replaces all its prefixes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Tokens = tuple[int, ...]
 
 
 def check_stored(play: Play) -> list[Finding]:
-    """``protocol`` for another sequence found or kept than by the rules, ``leak`` for wrong counts.
+    """``protocol`` for a sequence found or kept against the rules, ``leak`` for wrong counts.
 
-    Of each run the first of each.
+    For each run the first of each kind.
     """
     return [finding for trace in play.traces[:2] for finding in _of_run(play, trace)]
 
@@ -90,7 +90,7 @@ def _shared(calls: list[Stored]) -> Iterator[Problem]:
 
 @dataclass
 class _Rules:
-    """What is kept by the rules: of each kind the oldest first, with the bytes of each."""
+    """The sequences kept by the rules: by kind, the oldest first, with their bytes."""
 
     of: dict[str, dict[Tokens, int]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
     cut: bool = False
@@ -100,7 +100,7 @@ class _Rules:
         return [(kind, tokens) for kind in KINDS for tokens in self.of[kind]]
 
     def play(self, call: Stored) -> int:
-        """Do as the call says; how many tokens it finds."""
+        """Apply a call; return how many tokens it finds."""
         if call.call is StoreCall.FETCH:
             return self._found(call.tokens)
         if call.call is StoreCall.INSERT:
@@ -141,7 +141,7 @@ class _Rules:
 
 
 def _like(call: Stored) -> KeptSequence:
-    """What was to be kept and is not."""
+    """Sequences that should have been kept but were not."""
     return KeptSequence(call.kind, call.tokens, 0, 0)
 
 

@@ -1,7 +1,7 @@
 """Equal requests that share all passes must get the same logprobs.
 
 This needs neither the single stream nor its noise: rounding is the same for both rows, in every
-dtype. So it detects errors that depend on the row, far below the noise of low precision.
+dtype. It therefore detects row-dependent errors far below the noise of low precision.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def check_twins(play: Play) -> list[Finding]:
 
 
 def _pairs(arrival: Arrival) -> Iterator[tuple[str, str]]:
-    """The first of equal requests paired with each other one; none for sampled requests."""
+    """The first of equal requests paired with each of the others; none for sampled requests."""
     plain = [r for r in arrival.requests if r.sampler is None]
     same = sorted(
         (msgspec.json.encode(msgspec.structs.replace(r, request_id="")), r.request_id)
@@ -44,7 +44,7 @@ def _pairs(arrival: Arrival) -> Iterator[tuple[str, str]]:
 
 
 def _together(trace: Trace, one: str, other: str) -> bool:
-    """Whether both were processed alike in every step, in one pass as far as is known."""
+    """Whether both were processed alike in every step, and in one pass as far as is known."""
     return trace.failure is None and all(
         step.stages.get(one) is step.stages.get(other)
         and step.output.processed.get(one) == step.output.processed.get(other)

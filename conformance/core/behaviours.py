@@ -1,4 +1,4 @@
-"""What users ask of a server, and the schedules that show whether it does it."""
+"""What users expect of a server, and the schedules that show whether it does it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ class Behaviour:
     """A row of the table of servers.
 
     Attributes:
-        text: what a right server does.
-        scenario: that shows it, in its ``schedules``; empty: in all.
+        text: what a correct server does.
+        scenario: the scenario whose ``schedules`` show it; if these are empty: all of them.
     """
 
     text: str

@@ -1,6 +1,6 @@
-"""What every config of a model must hold to, whoever reads it: sizes that are sizes.
+"""Rules for every config of a model, whoever reads it: sizes must be valid sizes.
 
-A config of a million layers is otherwise only found out once memory has run out.
+Otherwise a config of a million layers is only noticed once memory has run out.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ MOST_LAYERS = 4096
 """The deepest models known have some 130."""
 
 MOST = 2**31 - 1
-"""Of every other size: the libraries' own indices have 32 bits."""
+"""The limit of every other size: the libraries' own indices have 32 bits."""
 
-_MOST_OTHERS = 65536  # of layers in fields that this module does not know by name
+_MOST_OTHERS = 65536  # for layers in fields that this module does not know by name
 _NAME = re.compile(r"[\w.+ -]{0,100}")  # libraries look for a module of this name
 _LAYERS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer", "depth")
 _ANY_LAYERS = re.compile(r".*(layers|blocks)(_.*)?")  # of towers and decoders, by many names
@@ -36,8 +36,8 @@ def check_config(config: Mapping[str, Any], where: str, failed: type[Conformance
     Lists and nulls are left to the libraries, which know what some models mean by them.
 
     Raises:
-        ConformanceError: of the type ``failed``; a size is no whole number or absurd, or a tower no
-            object; names the field.
+        ConformanceError: of the type ``failed``; a size is not a whole number or absurd, or a tower
+            is not an object; the message names the field.
     """
     kind = config.get("model_type")
     if isinstance(kind, str) and not _NAME.fullmatch(kind):

@@ -1,4 +1,4 @@
-"""Contracts: what an engine may spend on a schedule, as counts, with limits by engine."""
+"""Contracts: limits on an engine's work for a schedule, as counts, with limits by engine."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ _FAMILIES, _QUANTIZED, _LONG = "families", "quantized_families", "long_families"
 
 
 class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The limit of an engine that is built otherwise, and why it is."""
+    """The limit for an engine with another design, and the reason."""
 
     limit: float
     why: str
 
 
 class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is counted, and how much of it there may be.
+    """What is counted, and its limit.
 
     Attributes:
-        text: the work that is looked at.
-        unit: of the count.
-        limit: the most that any engine may take, and ``why`` so much.
-        engines: limits of engines that are built otherwise.
+        text: the work that is counted.
+        unit: unit of the count.
+        limit: the most that any engine may take.
+        why: the reason for the limit.
+        engines: limits for engines with another design.
     """
 
     text: str
@@ -40,17 +41,17 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     engines: dict[str, Limit] = {}
 
     def limit_of(self, engine: str) -> float:
-        """The most that the engine of that name may take."""
+        """The limit for the engine with that name."""
         return self.engines[engine].limit if engine in self.engines else self.limit
 
 
 class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a schedule took of one thing that a contract bounds.
+    """The measured count for one contract in one schedule.
 
     Attributes:
-        contract: its name.
-        count: as the contract counts; no time is in it.
-        limit: the most that the engine may take.
+        contract: the contract's name.
+        count: the count as the contract defines it; never a time.
+        limit: the limit for the engine.
         where: the places in the library at which it is counted, if it is counted by place.
     """
 

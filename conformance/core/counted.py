@@ -1,4 +1,4 @@
-"""What an engine says that it did: the counts and times that its users are shown."""
+"""An engine's own statistics: the counts and times that its users see."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Clock:
 
     @contextlib.contextmanager
     def measured(self) -> Iterator[None]:
-        """Around a call."""
+        """Context around a call."""
         start = time.perf_counter()
         try:
             yield
@@ -26,9 +26,9 @@ class Clock:
 
 @dataclass(frozen=True)
 class Pace:
-    """So many tokens in so many seconds, and the tokens per second as the engine gives them.
+    """Tokens, seconds, and the tokens per second that the engine reports.
 
-    ``None`` where it does not say.
+    ``None`` if it does not report them.
     """
 
     tokens: int
@@ -38,10 +38,10 @@ class Pace:
 
 @dataclass(frozen=True)
 class PromptCount:
-    """What is reported of one request when its prefill ends.
+    """The report about one request at the end of its prefill.
 
     Attributes:
-        prompt: its tokens, those reused included.
+        prompt: its tokens, including reused ones.
         reused: of these, the tokens whose cache was kept from an earlier request.
     """
 
@@ -55,14 +55,14 @@ class Counted:
     """The statistics of a run.
 
     Attributes:
-        prompts: of all prefills.
-        outputs: of all output tokens.
+        prompts: the rate of all prefills.
+        outputs: the rate of all output tokens.
         peak: the most memory in use, in GB of 10**9 bytes.
-        wall: seconds spent in the engine, by our clock.
+        wall: seconds spent in the engine, by the runner's clock.
         ended: each report of a prefill's end, in order; ``None`` if there are no such reports.
-        last_left_out: whether the last token of a prompt is not among those of prefills, as it is
-            fed in a decode step.
-        steps: of decoding, each of which gives tokens; ``None`` where it does not say.
+        last_left_out: whether prefills do not count a prompt's last token, as it is fed in a decode
+            step.
+        steps: decoding steps, each of which gives tokens; ``None`` if not reported.
     """
 
     prompts: Pace

@@ -1,6 +1,6 @@
-"""NVIDIA GPUs: which of them a run uses, and which one each of its processes sees.
+"""NVIDIA GPUs: which of them a run uses, and which GPU each of its processes sees.
 
-CUDA goes by ``CUDA_VISIBLE_DEVICES`` when a process first computes, so nothing here imports mlx.
+CUDA reads ``CUDA_VISIBLE_DEVICES`` when a process first computes, so nothing here imports mlx.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NVML = "libnvidia-ml.so.1"
 
 
 def in_words(words: Sequence[str]) -> str:
-    """What a command line gives for the option; the last one counts, as for other options."""
+    """The option's value on a command line; the last one counts, as for other options."""
     found = [""]
     for before, word in itertools.pairwise(["", *words]):
         if before == OPTION:
@@ -41,7 +41,7 @@ def present() -> tuple[str, ...]:
 
 
 def _count() -> int:
-    """The GPUs that NVIDIA's driver knows; CUDA itself would not look at the variable again."""
+    """The GPUs that NVIDIA's driver knows; asking CUDA would make it ignore the variable later."""
     try:
         nvml = ctypes.CDLL(_NVML)
     except OSError:
@@ -98,10 +98,10 @@ def _installed(package: str) -> bool:
 
 
 def use(text: str) -> tuple[str, ...]:
-    """Let this process, and all that it starts, see the GPUs that the option names.
+    """Restrict this process and its child processes to the GPUs that the option names.
 
     Raises:
-        ConformanceError: as for ``chosen``.
+        ConformanceError: as in ``chosen``.
     """
     names = chosen(text)
     see(names)
@@ -109,9 +109,9 @@ def use(text: str) -> tuple[str, ...]:
 
 
 def see_first() -> None:
-    """Let this process see the first GPU alone, if it would see several.
+    """Restrict this process to the first GPU, if it would see several.
 
-    mlx computes on that one anyway; where it saw two, copies to the host failed (docs/gpu.md).
+    mlx computes on the first one anyway; if it saw two, copies to the host failed (docs/gpu.md).
     """
     there = present() if any(map(_installed, _BUILDS)) else ()
     if len(there) > 1:
@@ -119,22 +119,22 @@ def see_first() -> None:
 
 
 def see(names: Sequence[str]) -> None:
-    """Let this process, and all that it starts, see these GPUs alone."""
+    """Restrict this process and its child processes to these GPUs."""
     os.environ[VISIBLE] = ",".join(names)
 
 
 class Turns:
-    """Which GPU each worker of a run gets: the one that the fewest workers have.
+    """Assigns each worker of a run a GPU: the one that the fewest workers have.
 
     Args:
-        names: of the GPUs; with none, all workers see what this process sees.
+        names: names of the GPUs; if empty, all workers see what this process sees.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
         self._workers: dict[str, set[str]] = {name: set() for name in names}
 
     def take(self, worker: str) -> str:
-        """The GPU of a worker that is about to start; empty where none is to be given."""
+        """The GPU of a worker that is about to start; empty if none is assigned."""
         if not self._workers:
             return ""
         name = min(self._workers, key=lambda one: len(self._workers[one]))
@@ -142,10 +142,10 @@ class Turns:
         return name
 
     def most(self, workers: int) -> int:
-        """How many of so many workers share a GPU, at most."""
+        """The largest number of workers, out of this many, that share a GPU."""
         return -(-workers // max(len(self._workers), 1))
 
     def give_back(self, worker: str) -> None:
-        """A worker ended; the one in its place gets its GPU."""
+        """A worker ended; its replacement gets its GPU."""
         for workers in self._workers.values():
             workers.discard(worker)

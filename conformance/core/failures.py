@@ -19,7 +19,7 @@ _UNSUPPORTED = re.compile(
     re.I,
 )
 
-# Errors that are no fault of a library.
+# Errors that are not a library's fault.
 _MACHINE = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -35,11 +35,11 @@ _UNWRITTEN = re.compile(
     r"\[write\] Unable to write \d+ bytes to file"
     r"|filesystem error: .*(No space left|Read-only file system|Permission denied|quota)"
 )
-# CUDA's, of a GPU that workers, or other programs, have filled: a worker ends itself before, if its
-# own arrays are too many.
+# CUDA's messages for a GPU that workers, or other programs, have filled: a worker ends itself
+# earlier if its own arrays are too many.
 _NO_ROOM = re.compile(r"cuda\w+\(.*\) failed: out of memory")
-# After these a device computes nothing more for the process: CUDA's errors stay, and Metal ignores
-# what is submitted later.
+# After these a device computes nothing more for the process: CUDA's errors persist, and Metal
+# ignores later submissions.
 _DEVICE_LOST = re.compile(
     r"illegal (memory access|instruction|address)|misaligned address|unspecified launch failure"
     r"|device-side assert|invalid program counter|hardware stack error|uncorrectable ECC"
@@ -48,9 +48,9 @@ _DEVICE_LOST = re.compile(
 )
 
 
-# Of a compiler or a device that may do it the next time: mlx/backend/cuda/jit_module.cpp,
-# mlx/backend/cpu/compiled.cpp and jit_compiler.cpp, where a kernel was read that another process
-# was still writing, or memory was lacking.
+# Messages of a compiler or a device that may succeed the next time:
+# mlx/backend/cuda/jit_module.cpp, mlx/backend/cpu/compiled.cpp and jit_compiler.cpp, when a kernel
+# was read that another process was still writing, or memory was short.
 _REFUSED = re.compile(
     r"There is no kernel named|Failed to load compiled|Could not load C\+\+ shared library"
     r"|Failed to compile (kernel|function)|CUDA_ERROR_OUT_OF_MEMORY"
@@ -58,14 +58,14 @@ _REFUSED = re.compile(
 
 
 def device_refused(message: str) -> bool:
-    """Whether a device or its compiler refused what it may do when it is asked again, alone."""
+    """Whether a device or its compiler refused something that may succeed when repeated alone."""
     return bool(_REFUSED.search(message) or _NO_ROOM.search(message))
 
 
 def device_lost(message: str) -> bool:
-    """Whether an error's message says that the device serves the process no more.
+    """Whether an error's message says that the device no longer serves the process.
 
-    What was at work may have been an earlier case: devices report late.
+    An earlier case may be the cause: devices report late.
     """
     return bool(_DEVICE_LOST.search(message))
 
@@ -79,9 +79,9 @@ def full_device(message: str) -> str | None:
 
 
 def machine_problem(error: BaseException | None) -> str | None:
-    """A sentence about what this machine lacks, if that is what an exception is from.
+    """A sentence about what this machine lacks, if that caused the exception.
 
-    That is: room on a disk or a GPU, or the right to write. ``None`` for all other exceptions.
+    That is: room on a disk or a GPU, or write permission. ``None`` for all other exceptions.
     """
     while error is not None:
         if isinstance(error, (RuntimeError, ImportError)) and (full := full_device(str(error))):
@@ -97,8 +97,8 @@ def machine_problem(error: BaseException | None) -> str | None:
 def says_unsupported(error: BaseException) -> bool:
     """Whether the library itself states, by the exception, that it cannot do this here.
 
-    Not a crash: nobody was misled. The message goes into the result; expectations must name it,
-    unless the dynamic loader states it: this machine lacks a library of the system.
+    This is not a crash: nobody was misled. The message goes into the result, and an expectation
+    must name it, unless the dynamic loader raised it: then this machine lacks a system library.
     """
     if isinstance(error, FailedElsewhere):
         return error.failure.unsupported
@@ -119,11 +119,11 @@ class FailedElsewhere(Exception):  # noqa: N818
 
 
 def failure_of(error: BaseException, doing: str, *, theirs: bool = False) -> Failure:
-    """An exception as data: its type, text, and the last frame that is not ours.
+    """An exception as data: its type, text, and the last frame outside of this project.
 
     Args:
-        doing: what was done.
-        theirs: by code that others write, such as an engine: what that lacks it fails by.
+        doing: the action that failed.
+        theirs: it comes from foreign code, such as an engine, whose missing imports are failures.
     """
     if isinstance(error, FailedElsewhere):
         return replace(error.failure, doing=doing)

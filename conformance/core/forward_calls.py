@@ -1,4 +1,4 @@
-"""Calls of a model, and what a server's own process noted of them."""
+"""Calls of a model, and the calls that a server's own process recorded."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class ForwardCall:
 
 @dataclass(frozen=True)
 class ServedStep:
-    """One step of a server's own generator, as its process noted it.
+    """One step of a server's own generator, as its process recorded it.
 
     Attributes:
-        nbytes: of all arrays before it.
-        left: whether a client had left by then.
+        nbytes: bytes of all arrays before the step.
+        left: whether a client had disconnected by then.
     """
 
     forwards: tuple[ForwardCall, ...]

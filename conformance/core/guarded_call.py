@@ -1,7 +1,7 @@
-"""A function called in a process of its own, which what it reads may end.
+"""Calls a function in a separate process, which its input may crash.
 
-Native code ends its process where Python raises: it aborts, overflows the stack, or takes more
-memory than there is. Here that ends a child, and the caller gets the reason.
+Native code may end its process where Python would raise: it aborts, overflows the stack, or exceeds
+the memory. Here this ends a child process, and the caller gets the reason.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ from conformance.core.processes import describe_exit, end_tree, memory_of
 from conformance.core.watched_child import end_with_parent
 
 FORKS = sys.platform == "linux"
-"""Whether the process is a fork of this one; elsewhere Python starts anew, which takes seconds."""
+"""Whether the process is a fork of this one; otherwise Python starts again, which takes seconds."""
 
 _CHILD = (
     "import sys; sys.path[:] = {paths!r}; from conformance.core.guarded_call import serve; "
     "serve({folder!r}, {parent})"
 )
-# In the folder of a call: what is asked, that it began, the answer, and what was printed.
+# Files of a call: the question, that it began, the answer, and the output.
 _ASKED, _BEGUN, _ANSWER, _PRINTED = "asked", "begun", "answer", "printed"
 _LOOK_SECONDS = 0.01
-_SHOWN = 200  # characters of what a process printed last
+_SHOWN = 200  # characters of a process's last output
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a call may take: seconds, and bytes beside those that its process begins with."""
+    """The limits of a call: seconds, and bytes beyond those that its process begins with."""
 
     seconds: float
     nbytes: int
 
 
 class EndedError(Exception):
-    """The call gave nothing; the text is the rest of a sentence about it."""
+    """The call returned nothing; the text is the rest of a sentence about it."""
 
 
 class NotBegunError(Exception):
-    """Another process can't have the function or its arguments."""
+    """The function or its arguments cannot be passed to another process."""
 
 
 def guarded_call(function: Callable[..., bytes], *arguments: Any, limits: Limits) -> bytes:
-    """What the function returns in a process of its own, which prints nothing.
+    """Call the function in a separate process, which prints nothing, and return its result.
 
     Raises:
         EndedError: it did not return.
-        NotBegunError: it was not called; not where processes are forked.
+        NotBegunError: it was not called; does not occur if processes are forked.
     """
     with tempfile.TemporaryDirectory(prefix="conformance-") as name:
         folder = Path(name)
@@ -87,7 +87,7 @@ def _forked(
 ) -> psutil.Process:
     parent = os.getpid()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside other threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks with other threads
         child = os.fork()
     if not child:
         try:
@@ -101,7 +101,7 @@ def _forked(
 
 
 def _leave_parent(folder: Path) -> None:
-    """In a fork: let go of all that the parent has open."""
+    """In a fork: close all files of the parent."""
     faulthandler.disable()  # it may write into a file of the parent
     nothing = os.open(os.devnull, os.O_RDONLY)
     printed = os.open(folder / _PRINTED, os.O_WRONLY | os.O_CREAT)
@@ -128,7 +128,7 @@ def _started(
 
 
 def serve(folder: str, parent: int) -> None:
-    """In a new Python: make the call."""
+    """In a new Python process: make the call."""
     place = Path(folder)
     _call(place, parent, *pickle.loads((place / _ASKED).read_bytes()))
 
@@ -140,11 +140,11 @@ def _call(
     arguments: tuple[Any, ...],
     limits: Limits,
 ) -> NoReturn:
-    """Make the call, write down what it returns, and end."""
+    """Make the call, write its result to a file, and end."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # it ends with its parent, which has them, too
+        signal.signal(number, signal.SIG_IGN)  # it ends with its parent, which gets them, too
     end_with_parent(parent)
-    # Native code may keep the interpreter's lock, so that the thread of the line above has to wait.
+    # Native code may keep the interpreter's lock, so that the thread started above has to wait.
     most = int(limits.seconds * (os.cpu_count() or 1) + _used_seconds()) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -161,10 +161,10 @@ def _used_seconds() -> float:
 
 
 def _end_of(child: psutil.Process, begun: Path, limits: Limits) -> str:
-    """Wait for the end of the child; the limit that it went past, if there is one."""
+    """Wait for the end of the child; return the limit that it exceeded, if any."""
     until = most = None
     while not _is_over(child):
-        if until is None and begun.exists():  # imports are not its fault
+        if until is None and begun.exists():  # imports do not count
             until, most = time.monotonic() + limits.seconds, memory_of(child) + limits.nbytes
         if until is not None and time.monotonic() > until:
             return f"takes more than {limits.seconds:.3g} seconds"
@@ -182,7 +182,7 @@ def _is_over(child: psutil.Process) -> bool:
 
 def _last_line(printed: Path) -> str:
     text = printed.read_text(encoding="utf-8", errors="replace") if printed.exists() else ""
-    # What Rust adds to a panic is no reason.
+    # Rust's additions to a panic message are not a reason.
     said = [line.strip() for line in text.splitlines() if not line.startswith("note: ")]
     said = [line for line in said if line]
     return said[-1][:_SHOWN] if said else ""

@@ -1,8 +1,8 @@
-"""The one place that makes HTTP clients: what an answer may do to this machine is bounded here.
+"""The only maker of HTTP clients: it bounds what an answer may do to this machine.
 
-Prompts go to the server that was named and to no other: redirects are not followed, and nothing of
-the environment is used: no proxy, no certificates, no ``.netrc``. Answers are of a bounded size and
-not compressed, as a small compressed one can fill the memory.
+Prompts go only to the named server: redirects are not followed, and the environment is ignored: no
+proxy, no certificates, no ``.netrc``. Answers are bounded in size and not compressed, as a small
+compressed one can fill the memory.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any
 import httpx2
 
 MOST_BYTES = 64 * 2**20
-"""Of one answer, streamed or not: many times what a thousand tokens with logprobs take."""
+"""Size limit of one answer, streamed or not: many times that of a thousand tokens with logprobs."""
 
 _ENCODING = "identity"
 
 
 class RefusedAnswerError(httpx2.TransportError):
-    """A server answers, but by what this does not read."""
+    """A server answers, but in a form that is not supported."""
 
 
 def client(seconds: float, *, as_pip: bool = False) -> httpx2.Client:
-    """A client, which waits so long for each piece of an answer.
+    """A client with this timeout for each piece of an answer.
 
     Args:
-        as_pip: it asks the package index that pip uses here, so it goes there by the same proxy and
-            certificates, and where the index leads it. No prompts go there.
+        as_pip: it asks the package index that pip uses here, with the same proxy and certificates,
+            and follows its redirects. No prompts go there.
     """
     return httpx2.Client(
         verify=True if as_pip else _certificates(),
@@ -66,7 +66,7 @@ def get(url: str, seconds: float) -> httpx2.Response:
 
 @functools.cache
 def _certificates() -> ssl.SSLContext:
-    """Those that the client's own package has; reading them takes a moment."""
+    """The certificates of the client's own package; reading them takes a moment."""
     return httpx2.create_ssl_context(trust_env=False)
 
 
@@ -85,7 +85,7 @@ async def _bound_async(response: httpx2.Response) -> None:
 
 
 class _Counted(httpx2.SyncByteStream):
-    """The pieces of an answer until they are too many bytes."""
+    """The pieces of an answer, until they exceed the size limit."""
 
     def __init__(self, inner: httpx2.SyncByteStream) -> None:
         self._inner = inner
@@ -119,7 +119,7 @@ class _AsyncCounted(httpx2.AsyncByteStream):
 
 
 def _check_head(response: httpx2.Response) -> None:
-    """Its body is not read yet."""
+    """Check the headers before the body is read."""
     encoding = response.headers.get("content-encoding", _ENCODING).strip().lower()
     if encoding not in ("", _ENCODING):
         raise RefusedAnswerError(

@@ -1,4 +1,4 @@
-"""An invalid call, and what it changed."""
+"""An invalid call, and its effects."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from conformance.core.trace import ProbeResult
 def watched(
     kind: str, call: Callable[[], object], state: Callable[[], Mapping[str, object]]
 ) -> ProbeResult:
-    """Make ``call``, the invalid one called ``kind``, and compare the ``state`` around it.
+    """Make ``call``, an invalid call of this ``kind``, and compare the ``state`` before and after.
 
     Args:
-        state: all that a wrong call could change, as plain values by name.
+        state: everything that a wrong call could change, as plain values by name.
     """
     before = state()
     error = None

@@ -1,4 +1,4 @@
-"""How and when a run was started; part of a result's line, as the versions are."""
+"""How and when a run was started; part of a result's line, like the versions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import msgspec
 
 
 class Invocation(msgspec.Struct, frozen=True, order=True):
-    """One call of a command. Results that were joined from several runs have several.
+    """One call of a command. Results joined from several runs have several.
 
     Attributes:
-        started: when, in UTC: ``2026-11-22T14:10:28Z``.
+        started: start time in UTC: ``2026-11-22T14:10:28Z``.
         command: the command line, as a shell takes it.
     """
 
@@ -24,12 +24,12 @@ class Invocation(msgspec.Struct, frozen=True, order=True):
 
     @property
     def when(self) -> str:
-        """When, for people: ``2026-11-22 14:10 UTC``."""
+        """The time for readers: ``2026-11-22 14:10 UTC``."""
         return f"{self.started[:16].replace('T', ' ')} UTC"
 
 
 def this_invocation(arguments: Sequence[str] | None = None) -> Invocation:
-    """That of this process, now; ``arguments`` are those of the interpreter, ``sys.argv``."""
+    """The invocation of this process, now; ``arguments`` are the interpreter's ``sys.argv``."""
     script, *rest = sys.argv if arguments is None else arguments
     path = Path(script)
     if path.name == "__main__.py":

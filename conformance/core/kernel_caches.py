@@ -1,8 +1,8 @@
-"""Folders of the kernels that mlx compiles: each worker has its own, which are joined afterwards.
+"""Folders of the kernels that mlx compiles: each worker has its own, and they are merged later.
 
-mlx writes a kernel where other processes look for it, and they read what is half written: then
-"There is no kernel named ..." on CUDA, "Failed to load compiled function ..." on a CPU. mlx goes by
-two variables of the environment when it first compiles, so nothing here imports it.
+mlx writes a kernel where other processes look for it, which then read half-written files: "There is
+no kernel named ..." on CUDA, "Failed to load compiled function ..." on a CPU. mlx reads two
+environment variables when it first compiles, so nothing here imports it.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from pathlib import Path
 
 TEMPORARY, PTX = "TMPDIR", "MLX_PTX_CACHE_DIR"
 VARIABLES = frozenset({TEMPORARY, PTX})
-"""Say where kernels are kept, and nothing of what they compute."""
+"""Variables that say where kernels are kept; they do not affect what kernels compute."""
 
 _MLX = "mlx"  # in the folder for temporary files
-# mlx looks for these first: what belongs to one must be there before it.
+# mlx looks for these files first: the others of a kernel must exist before them.
 _LOOKED_FOR = frozenset({".ptx", ".so", ".dylib"})
 _PART = ".part"
 
 
 class OwnKernels:
-    """The kernels of this process, in a folder of its own, which begins with those that are shared.
+    """The kernels of this process, in its own folder, which starts with the shared kernels.
 
-    From now on mlx compiles there, and in what this process starts, too. Python's own temporary
+    From now on mlx compiles there, in this process and its child processes. Python's own temporary
     files stay where they were.
 
     Args:
-        folder: is made; whoever gives it removes it.
+        folder: is made; the caller removes it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,15 +46,15 @@ class OwnKernels:
         os.environ[TEMPORARY] = str(folder)
 
     def renew(self) -> None:
-        """Forget all kernels, as one is broken; those compiled from now on replace the shared."""
+        """Discard all kernels, as one is broken; new ones replace the shared kernels."""
         self._renewed = True
         for _, own in self._pairs:
             for path in own.rglob("*"):
-                with contextlib.suppress(OSError):  # of a folder, which stays
+                with contextlib.suppress(OSError):  # a folder, which stays
                     path.unlink()
 
     def join(self) -> None:
-        """Add what was compiled here to what is shared; call it when nothing is being compiled."""
+        """Add the kernels compiled here to the shared ones; call it while nothing compiles."""
         for shared, own in self._pairs:
             _add(own, shared, replace=self._renewed)
 
@@ -69,10 +69,10 @@ class OwnKernels:
 
 
 def _add(source: Path, target: Path, *, replace: bool = False) -> None:
-    """Link or copy the whole kernels of a folder that another lacks; each file appears whole.
+    """Link or copy the complete kernels that another folder lacks; each file appears whole.
 
-    A kernel that is there stays as it is unless it is to be replaced, and an empty file is none.
-    Where nothing can be written each process compiles for itself.
+    An existing kernel stays unless it is to be replaced, and an empty file is not a kernel. If
+    nothing can be written, each process compiles for itself.
     """
     there = set() if replace else _names(target)
     found = [source / name for name in _names(source) - there]
@@ -93,7 +93,7 @@ def _names(folder: Path) -> set[str]:
 
 
 def _whole(path: Path) -> bool:
-    """Whether all that belongs to a file is there: to PTX the names of its kernels."""
+    """Whether a file is complete: PTX, for example, needs the names of its kernels."""
     if path.suffix != ".ptx":
         return path.suffix != _PART
     names = path.with_suffix(".txt")
@@ -101,7 +101,7 @@ def _whole(path: Path) -> bool:
 
 
 def _put(path: Path, place: Path) -> None:
-    """Put the file there, in place of one that there is."""
+    """Put the file there, replacing an existing one."""
     part = place.with_name(f".{os.getpid()}{_PART}")
     part.unlink(missing_ok=True)
     try:

@@ -1,4 +1,4 @@
-"""Checkouts of mlx-lm and mlx-vlm that are used in place of the installed packages."""
+"""Checkouts of mlx-lm and mlx-vlm that replace the installed packages."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from conformance.core.errors import ConformanceError
 
 OPTION = "--library-path"
 MODULES = ("mlx_lm", "mlx_vlm")
-"""The packages that a checkout can bring."""
+"""The packages that a checkout can contain."""
 
-# Inherited by each process that is started; commands to rerun a case name these folders.
+# Inherited by child processes; commands to rerun a case name these folders.
 _CHOSEN = "CONFORMANCE_LIBRARY_PATH"
 
 
@@ -28,14 +28,14 @@ def in_words(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def use(folders: Iterable[str | Path]) -> None:
-    """Import libraries from these folders, in this process and in all that it starts.
+    """Import libraries from these folders, in this process and its child processes.
 
     Args:
-        folders: each holds a package folder, or is one.
+        folders: each contains a package folder, or is one.
 
     Raises:
         ConformanceError: a folder has no package of a library, two have the same, or the library
-            was imported from elsewhere before.
+            was already imported from elsewhere.
     """
     owners: dict[str, Path] = {}
     for folder in folders:
@@ -55,10 +55,10 @@ def use(folders: Iterable[str | Path]) -> None:
 
 
 def import_used() -> None:
-    """Import the libraries of the chosen folders now, so that a broken one is one sentence.
+    """Import the libraries from the chosen folders now, so that a broken one is one sentence.
 
     Raises:
-        ConformanceError: the import raises; names the exception.
+        ConformanceError: the import fails; the message names the exception.
     """
     for root in _listed(_CHOSEN):
         for module in _modules_in(Path(root)):
@@ -72,7 +72,7 @@ def import_used() -> None:
 
 
 def chosen_options() -> tuple[str, ...]:
-    """The option as it was given, for commands that play the same code again."""
+    """The option as it was given, for commands that run the same code again."""
     return tuple(word for root in _listed(_CHOSEN) for word in (OPTION, root))
 
 
@@ -95,7 +95,7 @@ def _modules_in(root: Path) -> list[str]:
 
 
 def _check(module: str, root: Path) -> None:
-    """An import of the module gives the one in that folder."""
+    """Whether importing the module finds the one in that folder."""
     loaded = sys.modules.get(module)
     spec = loaded.__spec__ if loaded else importlib.util.find_spec(module)
     origin = Path(spec.origin if spec and spec.origin else "nowhere").resolve()

@@ -1,4 +1,4 @@
-"""Where an installed library's code really is: a checkout has a path and a commit of its own."""
+"""Where an installed library's code is: a checkout has its own path and commit."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Source:
     """A library that is not from a package index.
 
     Attributes:
-        folder: what holds the package folder; empty if the code was installed from a repository.
-        version: what the code calls itself.
-        text: path, commit and whether files were changed since, for people and for comparisons.
+        folder: contains the package folder; empty if the code was installed from a repository.
+        version: the version in the code.
+        text: path, commit and whether files were changed since, for readers and for comparisons.
     """
 
     folder: str
@@ -60,7 +60,7 @@ def source_of(package: str) -> Source | None:
 
 
 def older(package: str, least: str) -> bool:
-    """Whether a package is installed in a release below ``least``; not so of what is no release."""
+    """Whether a package is installed in a release below ``least``; false if it is not a release."""
     try:
         return Version(versions_of(package)[package]) < Version(least)
     except (KeyError, InvalidVersion):
@@ -68,9 +68,9 @@ def older(package: str, least: str) -> bool:
 
 
 def versions_of(package: str) -> dict[str, str]:
-    """The version of a package that is installed; of a checkout also its path and commit.
+    """The version of an installed package; for a checkout also its path and commit.
 
-    These have a key of their own, such as ``mlx-lm source``. Nothing is imported.
+    Path and commit have their own key, such as ``mlx-lm source``. Nothing is imported.
     """
     if source := source_of(package):
         return {package: source.version, f"{package} source": source.text}
@@ -96,7 +96,7 @@ def source_folders() -> tuple[str, ...]:
 def _installed(package: str, origin: Path) -> importlib.metadata.Distribution | None:
     """The installed distribution that the file belongs to.
 
-    An editable install has its files elsewhere, and a checkout's own ``egg-info`` is no install.
+    An editable install has its files elsewhere; a checkout's own ``egg-info`` does not count.
     """
     for found in importlib.metadata.distributions(name=package):
         file = Path(str(found.locate_file(f"{origin.parent.name}/{origin.name}")))
@@ -115,7 +115,7 @@ def _from_repository(installed: importlib.metadata.Distribution) -> Source | Non
 
 
 def _version(package: str, folder: Path) -> str:
-    """What the code says; the metadata of an editable install are as old as the install."""
+    """The version in the code; the metadata of an editable install may be outdated."""
     for name in ("_version.py", "version.py", "__init__.py"):
         if (folder / name).is_file():
             text = (folder / name).read_text(encoding="utf-8", errors="replace")
@@ -125,7 +125,7 @@ def _version(package: str, folder: Path) -> str:
 
 
 def _described(folder: Path, module: str) -> str:
-    """``/path@commit``; where that does not say which code it is, a digest of the code too."""
+    """``/path@commit``; if that does not identify the code, a digest of the code, too."""
     tracked = _git(folder, "ls-files", "--error-unmatch", f"{module}/__init__.py")
     commit = _git(folder, "rev-parse", f"--short={_DIGITS}", "HEAD") if tracked else ""
     if not commit:
@@ -136,7 +136,7 @@ def _described(folder: Path, module: str) -> str:
 
 
 def _git(folder: Path, *words: str) -> str:
-    """What git prints; nothing where it is not installed, or the folder is not of a repository."""
+    """Output of git; empty if it is not installed, or the folder is not in a repository."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = ["git", "-C", str(folder), *words]
     try:

@@ -1,7 +1,7 @@
-"""How much memory a process of a run may take; a process that takes more is ended.
+"""Limits the memory of a run's processes; a process that exceeds its limit is killed.
 
-From outside, because a thread of the process itself would wait for ever beside native code that
-keeps the interpreter's lock.
+The limit is enforced from outside, because a thread of the process itself could wait for ever for
+native code that keeps the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ import psutil
 from conformance.core.processes import end_tree, memory_of
 
 SHARE = 0.8
-"""The part of the machine's memory that all processes of a run may take together."""
+"""The part of the machine's memory that all processes of a run together may take."""
 SHARE_OF_REAL = 0.95
 """The same for a real checkpoint, which was accepted because the memory suffices."""
 LEAST = 2 * 1024**3
-"""No process is given less: a library, its tokenizers and a tiny model take up to 1 GB."""
+"""Minimal limit of a process: a library, its tokenizers and a tiny model take up to 1 GB."""
 EVERY_SECONDS = 0.25
 GRACE_SECONDS = 3.0
-"""How long a process may take to write where it was, after the first signal."""
+"""How long a process may take to write its position after the first signal."""
 
 _OPTION = re.compile(r"--(?:conformance-)?memory[ =]([0-9]+(?:\.[0-9]*)?)(?= |$)")
 _FORCED = {"--force", "--conformance-force"}
 
-# psutil shows the machine's memory, not what a container may use of it.
+# psutil shows the machine's memory, not the limit of a container.
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def memory_of_machine() -> int:
-    """The bytes that there are, or that a container may use."""
+    """The machine's memory in bytes, or the container's limit."""
     found = psutil.virtual_memory().total
     for path in map(Path, _CGROUPS):
         text = path.read_text(encoding="ascii").strip() if path.is_file() else ""
@@ -47,15 +47,16 @@ def memory_of_machine() -> int:
 
 
 def fair_limit(processes: int, share: float = SHARE) -> int:
-    """The bytes that each of so many processes may take."""
+    """The limit in bytes of each of this many processes."""
     return max(LEAST, int(memory_of_machine() * share / max(processes, 1)))
 
 
 def limit_of_command(words: Sequence[str]) -> int:
-    """The bytes that a command's own process may take, which may play cases itself; 0 for no limit.
+    """The limit in bytes of a command's own process, which may run cases itself; 0 for no limit.
 
-    It watches itself, too, where it plays them, by the limit that was asked for. This is for what
-    keeps the interpreter's lock meanwhile, and for commands that have no such option.
+    The process also watches itself where it runs cases, by the limit that the user set. This limit
+    is for code that keeps the interpreter's lock meanwhile, and for commands without such an
+    option.
     """
     given = _OPTION.search(" ".join(words))
     if given:
@@ -65,7 +66,7 @@ def limit_of_command(words: Sequence[str]) -> int:
 
 @dataclass
 class _Watched:
-    """A process; once it was over the limit, what it took and when it is killed."""
+    """A process; once it exceeded the limit, its memory and the time to kill it."""
 
     process: psutil.Process
     taken: int | None = None
@@ -73,9 +74,9 @@ class _Watched:
 
 
 class MemoryWatch:
-    """Ends each watched process, with all that it started, once it takes more than ``limit``.
+    """Kills each watched process, with its child processes, once it exceeds ``limit``.
 
-    SIGABRT lets it write where it was (``worker_crashes.py``); SIGKILL follows.
+    SIGABRT lets it write its position (``worker_crashes.py``); SIGKILL follows.
 
     Args:
         limit: in bytes; 0 watches nothing.
@@ -90,7 +91,7 @@ class MemoryWatch:
         self._thread = threading.Thread(target=self._watch, name="conformance-memory", daemon=True)
 
     def add(self, name: str, pid: int) -> None:
-        """Watch one process more, in place of an earlier one of that name."""
+        """Watch another process, in place of an earlier one with that name."""
         if not self.limit:
             return
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -99,12 +100,12 @@ class MemoryWatch:
             self._thread.start()
 
     def taken(self, name: str) -> int | None:
-        """The bytes of a process that was ended for them; ``None`` if it was not."""
+        """The memory of a process that was killed for it; ``None`` if it was not."""
         watched = self._watched.get(name)
         return watched.taken if watched else None
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._closed.set()
 
     def _watch(self) -> None:

@@ -1,6 +1,6 @@
-"""Libraries of the system that a library's processor needs and this machine does not have.
+"""System libraries that a library's processor needs and this machine lacks.
 
-Those that are named here, and no others: what else is missing is a failure.
+Only the libraries named here: anything else missing is a failure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from conformance.core.verdict import Finding, Verdict
 _MESSAGE = re.compile(r"(\S+): cannot open shared object file")
 _FOUND = re.compile(rf"(?:ImportError|OSError): {_MESSAGE.pattern}")
 
-# Where Debian and Ubuntu have what Python packages of images, video and sound need.
+# The Debian and Ubuntu packages that Python packages for images, video and sound need.
 _PACKAGES = {
     "libEGL.so.1": "libegl1",
     "libGL.so.1": "libgl1",
@@ -33,9 +33,9 @@ _PACKAGES = {
 
 
 def loader_error(error: BaseException | None) -> ImportError | OSError | None:
-    """The dynamic loader's own exception about a file that is named here, if one is from it.
+    """The dynamic loader's own exception about a file that is named here, if it is the cause.
 
-    Only what was raised ``from`` it: an exception on the way to another import is no reason.
+    Only exceptions raised ``from`` it: an exception on the way to another import is not a cause.
     """
     while error is not None:
         found = _MESSAGE.match(str(error)) if isinstance(error, (ImportError, OSError)) else None
@@ -47,7 +47,7 @@ def loader_error(error: BaseException | None) -> ImportError | OSError | None:
 
 
 def lacking(verdict: Verdict, findings: Iterable[Finding]) -> str:
-    """The file that a case could not be played without; empty if that is not what stopped it."""
+    """The file without which a case could not be run; empty if this is not what stopped it."""
     if verdict is not Verdict.UNSUPPORTED:
         return ""
     refusals = [found for found in findings if found.verdict is Verdict.UNSUPPORTED]
@@ -56,7 +56,7 @@ def lacking(verdict: Verdict, findings: Iterable[Finding]) -> str:
 
 
 def remedied(lack: ImportError | OSError | str) -> str:
-    """What is missing and what to do about it, from the file's name or the loader's error."""
+    """What is missing and how to install it, from the file's name or the loader's error."""
     found = _MESSAGE.match(str(lack))
     file = found[1] if found else str(lack)
     return f"{file} is missing; on Debian and Ubuntu `apt-get install {_PACKAGES[file]}` brings it"

@@ -1,4 +1,4 @@
-"""The outline of a model: what it is built of."""
+"""The outline of a model: the kinds of its parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Outline:
-    """What a model is built of, at any size, without its weights.
+    """The kinds of a model's parts, at any size, without its weights.
 
     Attributes:
         module: the library's module that its class is from.

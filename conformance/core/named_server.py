@@ -1,4 +1,4 @@
-"""The server that the user names: known to all processes of a run by their environment."""
+"""The server that the user names, passed to all processes of a run in the environment."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from urllib.parse import urlsplit
 from conformance.core.errors import ConformanceError
 
 MOST_REQUESTS = 1000
-"""Requests to a server elsewhere, unless the user allows more."""
+"""The most requests to a server elsewhere, unless the user allows more."""
 
 _URL, _MODEL, _MOST = "CONFORMANCE_URL", "CONFORMANCE_SERVED_MODEL", "CONFORMANCE_REQUESTS"
 
 
 @dataclass(frozen=True)
 class NamedServer:
-    """A server and what may be asked of it.
+    """A server and its limits.
 
     Attributes:
         url: with scheme, host and port, without the API's path.
-        model: the name that it has for its model; empty: the first that it names.
-        most: the bound on requests; ``None`` for one of this machine.
+        model: the server's name of its model; empty: the first model that it lists.
+        most: the limit on requests; ``None`` for a server on this machine.
     """
 
     url: str
@@ -31,13 +31,13 @@ class NamedServer:
 
 
 def use(url: str, *, model: str = "", remote: bool = False, most: int | None = None) -> NamedServer:
-    """Let this process and those that it starts ask the server at ``url``.
+    """Let this process and its child processes send requests to the server at ``url``.
 
     Args:
-        remote: it may be another machine's; ``most`` requests are made then at most.
+        remote: the server may be on another machine; then at most ``most`` requests are sent.
 
     Raises:
-        ConformanceError: it is no URL of a server, or that of another machine without ``remote``.
+        ConformanceError: it is not a server's URL, or is on another machine without ``remote``.
     """
     try:
         parts = urlsplit(url)

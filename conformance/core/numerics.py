@@ -1,7 +1,7 @@
 """When is a difference rounding? Envelopes, margins and ratios; arrays in, numbers out.
 
-An envelope holds for each step how far rounding alone may move a right output. It is measured
-(``reference/oracle.py``), never assumed; here is only the arithmetic of it.
+An envelope is, for each step, how far rounding alone may move a right output. It is measured
+(``reference/oracle.py``), never assumed; this module has only the arithmetic.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ WIDE_FACTOR = 2.0
 WIDE_SHARE = 0.5
 WIDE_STEPS = 3
 
-# Up to this factor the noise that is known explains a difference, and no more of it is measured.
-# More than this of a benign difference says that the noise is too small: a floor, or few runs.
+# Up to this factor the known noise explains a difference, and no more of it is measured.
+# A benign difference of more than this shows that the noise is too small: a floor, or few runs.
 ENOUGH = 2.0
-# ... or up to this one where few runs are known: what they do not cover is compared with more, so
-# that a ratio above it is always one of the usual noise.
+# ... or up to this one if few runs are known: a larger difference is compared with more runs, so
+# that a ratio above it always uses the usual noise.
 ENOUGH_OF_FEW = 1.0
-# A difference of more than this many times the noise is no rounding, however many runs are made.
+# A difference of more than this many times the noise is not rounding, however many runs are made.
 HOPELESS = 1000.0
 
 # Tokens of the oracle's distribution over which the sensitive measure looks. Over the whole
@@ -60,7 +60,7 @@ class Envelope:
         return self.measured and not self.few
 
     def wider_by(self, other: Envelope) -> Envelope:
-        """What the runs of both show, in as many steps as ``other`` has."""
+        """The largest noise of both, in as many steps as ``other`` has."""
         steps = len(other.top)
         return dataclasses.replace(
             other,
@@ -87,17 +87,17 @@ class Deviation:
 
     @property
     def within_noise(self) -> bool:
-        """Whether rounding explains it all."""
+        """Whether rounding explains all of it."""
         return self.first_bad_step is None
 
     def explained(self, noise: Envelope) -> bool:
-        """Whether ``noise``, by which it was judged, explains it all, with room to spare."""
+        """Whether ``noise``, by which it was judged, explains all of it, with room to spare."""
         enough = ENOUGH_OF_FEW if noise.few else ENOUGH
         return self.within_noise and float(self.ratio.max()) <= enough
 
     @property
     def hopeless(self) -> bool:
-        """Whether no more runs of the noise can explain it."""
+        """Whether no further runs of the noise can explain it."""
         return not self.within_noise and float(self.ratio.max()) > HOPELESS
 
 
@@ -148,10 +148,10 @@ def differences(
 def envelope_of(runs: np.ndarray, base: np.ndarray, *, floor: float, few: bool = False) -> Envelope:
     """The envelope from perturbed runs.
 
-    How far ``base`` is from the oracle is left out on purpose: where a model is wrong without a
-    cache, that would be no noise, and it would hide what is wrong in a batch.
+    The distance of ``base`` from the oracle is left out on purpose: if a model is wrong without a
+    cache, that would not be noise, and it would hide errors in a batch.
 
-    A token that is masked (minus infinity) in one of the two only is left out as well: an infinite
+    A token that is masked (minus infinity) in only one of the two is left out as well: an infinite
     noise would hide everything.
 
     Args:
@@ -170,7 +170,7 @@ def envelope_of(runs: np.ndarray, base: np.ndarray, *, floor: float, few: bool =
 
 
 def flat_envelope(steps: int, floor: float) -> Envelope:
-    """The floor at every step: enough where nothing moved further than that."""
+    """The floor at every step: enough if nothing moved further."""
     level = np.full(steps, floor, np.float32)
     return Envelope(level, level, floor, measured=False)
 
@@ -205,10 +205,9 @@ def settle(
 ) -> tuple[Deviation, Envelope]:
     """The deviation under the first envelope that explains it, else under the last that might.
 
-    Each of ``wider`` costs model runs, from few to many: what a routing flip moves is seen in some
-    runs, not in all. What is within ``FACTOR`` but not well within needs more, too: so the ratio
-    that is reported is one of a difference over its noise, not over a floor. NaN is beyond any
-    noise.
+    Each of ``wider`` costs model runs, from few to many: the effect of a routing flip is seen in
+    some runs, not in all. A difference within ``FACTOR``, but not well within, needs more runs,
+    too, so that the reported ratio is over its noise, not over a floor. NaN is beyond any noise.
     """
     noise, found = floor, deviate(floor)
     for more in wider:

@@ -1,4 +1,4 @@
-"""Where a model is from: for engines that load it in a process of their own."""
+"""Where a model is from, for engines that load it in their own process."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from conformance.core.schedule import Request
 class Origin:
     """A family's model in one dtype with weights of one seed.
 
-    ``model`` is what the library loaded; ``write`` puts its checkpoint into a folder, as
-    ``Library.write`` does. ``other`` gives the family's model with weights of that seed, and the
-    single streams of requests to it. ``meter`` is the list to which an engine appends the calls of
-    the model that its own processes made.
+    ``model`` is the model that the library loaded; ``write`` writes its checkpoint to a folder,
+    like ``Library.write``. ``other`` gives the family's model with weights of another seed, and
+    single streams of requests to it. ``meter`` is the list to which an engine appends the model
+    calls of its own processes.
     """
 
     model: Any

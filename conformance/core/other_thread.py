@@ -15,8 +15,8 @@ T = TypeVar("T")
 def on_other_thread(work: Callable[[], T]) -> T:
     """Call ``work`` on the other thread, wait, and return its result.
 
-    One thread for all calls, and never ended: each new one would get streams of its own from mlx,
-    whose threads outlive it and slow down everything that comes after.
+    All calls share one thread that never ends: each new thread would get its own mlx streams, whose
+    threads outlive it and slow down everything that comes after.
     """
     future: Future[T] = Future()
     _jobs().put((work, future))

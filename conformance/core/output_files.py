@@ -1,7 +1,7 @@
-"""Writes files where the user said: whole or not at all, and nothing else is replaced.
+"""Writes files at the user's paths: whole or not at all, and without replacing anything else.
 
-A link keeps its target, and what is no regular file (a device, a pipe, what a shell put in
-``/dev/fd``) is written into: only a regular file is ever replaced.
+A link keeps its target, and a special file (a device, a pipe, a shell's ``/dev/fd``) is written
+into: only a regular file is ever replaced.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from pathlib import Path
 import psutil
 
 PARTIAL = ".partial"
-"""Ends the name of a file that is not whole yet."""
+"""Suffix of a file that is not complete yet."""
 
-# The file that it is to become, where its process runs, a number of its own, that process.
+# The file that it will become, the host of its process, a unique number, that process.
 _UNFINISHED = re.compile(
     rf"\.(?P<name>.+?)(?:\.(?P<here>[0-9a-f]{{8}})-[0-9a-f]{{8}})?\.(?P<pid>\d+){re.escape(PARTIAL)}"
 )
-_MOST_NAME = 200  # bytes; with what comes after it less than a file system takes
+_MOST_NAME = 200  # bytes; with suffixes less than the limit of a file system
 _DAY = 86400.0
 _SLACK_SECONDS = 2.0  # clocks of file systems and of processes differ
 
 
 def is_stream(path: Path) -> bool:
-    """Whether the place is written into instead of being replaced."""
+    """Whether the path is written into instead of being replaced."""
     if str(path.absolute()).startswith(("/dev/", "/proc/")):
         return True
     return path.exists() and not path.is_file()
 
 
 def target_of(path: Path) -> Path:
-    """Where a link leads, in the end; the path itself made absolute, if it is none.
+    """The final target of a link; any other path is made absolute.
 
     Raises:
         OSError: it leads to itself.
@@ -68,12 +68,12 @@ def replace_whole(place: Path, data: bytes, *, lasting: bool = True) -> None:
     """Write a regular file completely or not at all; a link is replaced.
 
     Args:
-        lasting: it is there after a loss of power, too, which takes longer.
+        lasting: also survive a loss of power, which takes longer.
 
     Raises:
         OSError: it cannot be written; a file that was there is unchanged.
     """
-    # Named after the process, because another one may be writing the same file.
+    # Named after the process, because another process may be writing the same file.
     own = f"{_here()}-{os.urandom(4).hex()}.{os.getpid()}"
     partial = place.with_name(f".{_label(place.name)}.{own}{PARTIAL}")
     try:
@@ -90,20 +90,20 @@ def replace_whole(place: Path, data: bytes, *, lasting: bool = True) -> None:
 
 
 def sweep(folder: Path, name: str = "") -> None:
-    """Remove what processes that were killed left half written in a folder.
+    """Remove half-written files that killed processes left in a folder.
 
-    What a process may still be writing stays; whether one of another machine or container does is
-    not known for a day.
+    Files that a process may still be writing stay; for processes on another machine or in another
+    container this is unknown for a day.
 
     Args:
-        name: of the one file that it was to become; empty for all.
+        name: the file that they were to become; empty for all.
     """
     with contextlib.suppress(OSError):
         for path in list(folder.iterdir()):
             found = _UNFINISHED.fullmatch(path.name)
             if not found or (name and _label(name) != found["name"]):
                 continue
-            with contextlib.suppress(OSError):  # another process may sweep, too
+            with contextlib.suppress(OSError):  # another process may be removing them, too
                 changed = path.stat().st_mtime
                 if found["here"] not in (None, _here()):
                     left = time.time() - changed > _DAY
@@ -114,12 +114,12 @@ def sweep(folder: Path, name: str = "") -> None:
 
 
 def _label(name: str) -> str:
-    """The name of a file, or of its beginning, so that there is room for more after it."""
+    """The name of a file, or its beginning, so that there is room for a suffix."""
     return name.encode()[:_MOST_NAME].decode(errors="ignore")
 
 
 def _may_write(pid: int, changed: float) -> bool:
-    """Whether the process that wrote a file at that time is still there: pids are used again."""
+    """Whether the process that wrote a file at that time still exists: pids are reused."""
     try:
         return psutil.Process(pid).create_time() <= changed + _SLACK_SECONDS
     except psutil.NoSuchProcess:
@@ -130,7 +130,7 @@ def _may_write(pid: int, changed: float) -> bool:
 
 @functools.cache
 def _here() -> str:
-    """Where pids mean the same: this machine, or this container of it."""
+    """Where pids have the same meaning: this machine, or this container on it."""
     with contextlib.suppress(OSError):
         space = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 - the file is no link to follow
         return hashlib.sha256(f"{platform.node()} {space}".encode()).hexdigest()[:8]

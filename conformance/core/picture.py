@@ -1,4 +1,4 @@
-"""The data drawn on the page of a failing case: one run of its worst schedule.
+"""The data for the page of a failing case: one run of its worst schedule.
 
 Part of a result's line, so it is kept small: stages are run lengths, numbers are rounded.
 """
@@ -47,17 +47,17 @@ class Lane(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Compared(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One request's output tokens, beside those of its single stream.
+    """One request's output tokens, next to those of its single stream.
 
     Attributes:
-        request_id: the one that the worst finding names.
-        expected, got: token ids of the single stream, and of the batch; until it was cancelled,
-            if it was.
-        mode: of the run that ``difference`` is from; in a forced run it continues beyond the
+        request_id: the request that the worst finding names.
+        expected, got: token ids of the single stream, and of the batch; up to its cancellation, if
+            it was cancelled.
+        mode: mode of the run that ``difference`` is from; in a forced run it continues beyond the
             first bad token.
-        difference: for each token the largest absolute logprob difference (nats); ``None`` if
-            not finite, or if the engine returns no logprobs.
-        noise: for each token what rounding alone may move (nats).
+        difference: for each token the largest absolute logprob difference (nats); ``None`` if not
+            finite, or if the engine returns no logprobs.
+        noise: for each token the largest change that rounding alone may cause (nats).
         margin: for each token the single stream's best logprob minus its second (nats).
         bad: the first token whose difference exceeds the noise; ``None`` if there is none.
     """
@@ -76,12 +76,14 @@ class Picture(msgspec.Struct, frozen=True, omit_defaults=True):
     """One run of a case's worst schedule.
 
     Attributes:
-        schedule: its name; ``mode`` forced or free, or empty if no batch was run: then only
-            ``compared`` is set, for a single stream that was decoded in two ways.
-        steps: how many the run had; the fields below cover the first ``MOST_STEPS``.
-        rows: how many requests it had; ``lanes`` are the first ``MOST_ROWS``, by arrival.
+        schedule: its name.
+        mode: forced or free, or empty if no batch was run: then only ``compared`` is set, for a
+            single stream that was decoded in two ways.
+        steps: the number of steps of the run; the fields below cover the first ``MOST_STEPS``.
+        rows: the number of its requests.
+        lanes: the first ``MOST_ROWS`` requests, by arrival.
         calls: for each step the model's calls, as ``4x22 2x1``: rows x columns, padding included.
-        cache_bytes: of live caches after each step; ``None`` if unknown.
+        cache_bytes: bytes of live caches after each step; ``None`` if unknown.
         probes: step, and the invalid call that was made before it.
         stopped: why the run ended early; empty if all requests ended.
         compared: the output tokens of one request.

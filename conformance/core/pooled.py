@@ -1,4 +1,4 @@
-"""The record of a pool of kept prefixes, blocks or snapshots: its calls, and what it holds."""
+"""The record of a prefix pool (blocks or snapshots): its calls, and its content."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 
 
 class PoolCall(enum.StrEnum):
-    """What was asked of the pool."""
+    """The kind of a call."""
 
-    FIND = "find"  # the kept blocks that a prompt begins with, which are then held
-    KEEP = "keep"  # keep a prompt's whole blocks, which are then held
-    RELEASE = "release"  # hold blocks no more
+    FIND = "find"  # the stored blocks that a prompt begins with, which are then in use
+    KEEP = "keep"  # store a prompt's whole blocks, which are then in use
+    RELEASE = "release"  # end the use of blocks
     FIND_SNAPSHOT = "find_snapshot"  # the longest snapshot that a prompt begins with
-    KEEP_SNAPSHOT = "keep_snapshot"  # keep all caches of a prompt
-    RESTART = "restart"  # the server is started anew: what is in files is all that is kept
+    KEEP_SNAPSHOT = "keep_snapshot"  # store all caches of a prompt
+    RESTART = "restart"  # the server restarts: only files remain
     FIND_ON_DISK = "find_on_disk"  # the blocks in files that a prompt begins with
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """What is kept: the first tokens of prompts with the same key, up to the end of a block.
+    """A stored prefix: the first tokens of prompts with the same key, up to the end of a block.
 
     ``key`` stands for all content of a prompt other than its tokens.
     """
@@ -35,22 +35,22 @@ class Pooled:
     """One call of the pool, and its state afterwards.
 
     Attributes:
-        call: which.
-        prefix: the prompt's tokens and its key; none of ``RELEASE``.
-        least: how many of its tokens are found or kept already.
+        call: the kind of the call.
+        prefix: the prompt's tokens and its key; none for ``RELEASE``.
+        least: how many of its tokens were found or stored already.
         found: how many of its tokens were found.
-        nbytes: of the arrays that were to be kept.
-        block_bytes: of these, for each whole block.
-        most: the bytes that may be kept.
+        nbytes: bytes of the arrays to store.
+        block_bytes: the part of these for each whole block.
+        most: the limit on stored bytes.
         cut: the snapshots that can be cut at the end of any block.
-        on_disk: whether what is kept is written to files, too.
-        released: the blocks that are held once less, in that order.
-        free: the places of the pool for blocks that nobody holds, the next to be used first; an
-            empty one is ``None``.
-        held: the blocks that are held, and how often.
-        snapshots: the snapshots, the next to be given up first.
-        file_bytes: of all files.
-        sizes: bytes of the arrays of all that is kept.
+        on_disk: whether prefixes are written to files, too.
+        released: the blocks whose use count is reduced by one, in that order.
+        free: the pool's places for unused blocks, the next to be reused first; an empty place is
+            ``None``.
+        held: the blocks in use, and how often.
+        snapshots: the snapshots, the next to be evicted first.
+        file_bytes: bytes of all files.
+        sizes: bytes of the arrays of everything stored.
         counted: the pool's own counts, by name.
     """
 

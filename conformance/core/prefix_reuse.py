@@ -1,4 +1,4 @@
-"""How an engine reuses prefixes, as it declares it: what it can't do is then not asked of it."""
+"""An engine's declared rules for reusing prefixes: what they exclude is not required of it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields, replace
 
 @dataclass(frozen=True)
 class PrefixReuse:
-    """The rules by which an engine reuses prefixes of prompts, beside those of its options.
+    """The rules by which an engine reuses prefixes of prompts, in addition to its options.
 
-    A run in which the engine breaks a rule that it declares has the verdict ``protocol``.
+    A run in which the engine breaks a declared rule has the verdict ``protocol``.
 
     Attributes:
         smallest: shorter prefixes are never reused; in tokens.
-        block_size: prefixes are reused in whole blocks of so many tokens, whatever the options
+        block_size: prefixes are reused in whole blocks of this many tokens, whatever the options
             say; 0 for the options' ``block_size``.
         on_completion: a prompt can be reused only after its request has ended.
     """
@@ -27,7 +27,7 @@ class PrefixReuse:
         return ", ".join(f"{f.name}={getattr(self, f.name)}" for f in declared)
 
     def each_alone(self) -> tuple[PrefixReuse, ...]:
-        """One for each rule that is declared, with only that rule."""
+        """One object for each declared rule, with only that rule."""
         found = (replace(PrefixReuse(), **{f.name: getattr(self, f.name)}) for f in fields(self))
         return tuple(rule for rule in found if rule != PrefixReuse())
 

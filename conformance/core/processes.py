@@ -1,4 +1,4 @@
-"""What a process of this machine takes, and how it is ended with all that it started."""
+"""The memory of this machine's processes, and how to end a process with all its children."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _RUSAGE_BYTES, _FOOTPRINT_AT = 96, 16 + 7 * 8
 
 
 def memory_of(process: psutil.Process) -> int:
-    """The bytes that a process takes: resident memory, 0 once it is gone.
+    """The memory of a process in bytes: resident memory, 0 once it is gone.
 
-    On macOS its physical footprint, which counts Metal's buffers; resident memory, the only
-    number that psutil has for another process, does not (ml-explore/mlx#3896).
+    On macOS, the physical footprint, which includes Metal's buffers; resident memory, psutil's only
+    number for another process, does not (ml-explore/mlx#3896).
     """
     if not process.is_running():  # its number may be another's by now
         return 0
@@ -38,7 +38,7 @@ def _footprint(pid: int, system: ctypes.CDLL) -> int:
 
 
 def end_tree(process: psutil.Process, number: int = signal.SIGKILL) -> None:
-    """End all that a process started, then send it a signal; it may be this one."""
+    """End all child processes of a process, then send it a signal; it may be this process."""
     with contextlib.suppress(psutil.NoSuchProcess):
         for child in process.children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -47,7 +47,7 @@ def end_tree(process: psutil.Process, number: int = signal.SIGKILL) -> None:
 
 
 def end_trees(pids: Collection[int]) -> None:
-    """End these children of this process, with all that they started; the system is asked once."""
+    """End these child processes and their children; the system is asked only once."""
     ending = set(pids)
     for process in psutil.Process().children(recursive=True):  # parents come first
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -57,7 +57,7 @@ def end_trees(pids: Collection[int]) -> None:
 
 
 def describe_exit(code: int) -> str:
-    """A process's exit code, which is below zero for a signal, in words."""
+    """A process's exit code in words; it is negative for a signal."""
     if code >= 0:
         return f"exit status {code}"
     try:

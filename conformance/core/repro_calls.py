@@ -1,4 +1,4 @@
-"""How a script drives an engine without this project: by the calls of its own package."""
+"""How a script drives an engine without this project: the calls of the engine's own package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ReproCalls:
-    """Lines of Python that a script of ``conformance repro`` is made of.
+    """Lines of Python from which a script of ``conformance repro`` is made.
 
     ::
 
@@ -20,15 +20,15 @@ class ReproCalls:
         )
 
     Attributes:
-        imports: of the engine's package.
+        imports: imports of the engine's package.
         construct: an expression: the engine of ``model``, as mlx-lm makes it. It may name
             ``options``, the options that differ from their defaults, as keyword arguments.
         insert: a statement: ``engine`` gets the requests ``names``, with lists of token ids
             ``prompts`` and numbers of output tokens ``counts``, all in one call.
         step: an expression: one step of ``engine``; the name, token and logprobs of each new token.
-            Without logprobs the third is ``None``.
+            Without logprobs, the third is ``None``.
         remove: a statement: the requests ``names`` are cancelled; empty for an engine that can't.
-        logprobs: whether ``step`` gives them.
+        logprobs: whether ``step`` gives logprobs.
     """
 
     imports: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The first line of a result file: of which run its results are, and how many there should be."""
+"""The first line of a result file: the run that its results are from, and their planned number."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from conformance.core.errors import ResultError
 from conformance.core.user_files import typed_json
 from conformance.core.verdict import SCHEMA
 
-_HEAD = 20  # characters in which a header says that it is one
+_HEAD = 20  # the first characters, in which a header can be recognised
 
 
 class RunHeader(msgspec.Struct, frozen=True, tag_field="record", tag="run"):
-    """The first line of a result file: what the run was to play. Files of before have none.
+    """The first line of a result file: the plan of the run. Older files have none.
 
     Attributes:
-        planned: the number of cases; so many lines follow, unless the run was stopped.
-        stopped: why the run may have fewer results than were planned: ``-x``; empty if it may not.
-        schema: of the lines that follow.
-        devices: the GPUs that its workers took in turn, as ``--devices`` chose them.
-        tier: how much of the ladder is played; empty if that is not known.
-        shard: the part of a whole run: ``2/4``, or ``1,2/4`` of two joined; empty for all of it.
+        planned: the number of cases; as many lines follow, unless the run was stopped.
+        stopped: why the run may have fewer results than planned (``-x``); empty if it may not.
+        schema: format version of the lines that follow.
+        devices: the GPUs that its workers used in turn, as chosen by ``--devices``.
+        tier: how much of the ladder is run; empty if unknown.
+        shard: the part of a whole run: ``2/4``, or ``1,2/4`` if two are joined; empty for all of
+            it.
         run: the same for all shards of a run: a hash of its selection, settings and versions.
-        started: when, in UTC: ``2026-11-22T14:10:28Z``.
+        started: start time in UTC: ``2026-11-22T14:10:28Z``.
     """
 
     planned: int
@@ -42,14 +43,14 @@ def encode_header(header: RunHeader) -> str:
     return msgspec.json.encode(header).decode()
 
 
-_MOST_CASES = 10**9  # of a run; a whole one has some 10,000
+_MOST_CASES = 10**9  # of a run; a whole run has some 10,000
 
 
 def decode_header(line: str, *, where: str = "result") -> RunHeader | None:
-    """The header, if the line is one.
+    """The header, if the line is a header.
 
     Raises:
-        ResultError: it is a header that is malformed, or of another schema.
+        ResultError: the header is malformed, or has another schema version.
     """
     if '"record"' not in line[:_HEAD]:
         return None

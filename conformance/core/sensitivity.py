@@ -16,7 +16,7 @@ TOP = 20
 """Only the reference's most likely tokens count; unlikely ones are dominated by rounding."""
 
 RATIO_NEEDED = 10.0
-"""Below this a family is not sensitive enough to judge anything with; that is our defect."""
+"""A family below this is not sensitive enough for any verdict; that is this project's defect."""
 RATIO_WANTED = 1000.0
 DISTINCT_WANTED = 6
 REPEATS_ALLOWED = 4

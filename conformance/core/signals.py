@@ -1,7 +1,7 @@
-"""How signals end a command: SIGTERM as SIGINT, one or several, at any moment; exit code 2.
+"""How signals end a command: SIGTERM like SIGINT, once or repeatedly, at any time; exit code 2.
 
-The first raises ``KeyboardInterrupt`` in the command, which ends what it has begun and reports what
-it found. A second ends its processes, for which it may be waiting; a later one ends the command.
+The first raises ``KeyboardInterrupt`` in the command, which finishes and reports its results. A
+second one ends the command's processes, for which it may be waiting; a later one ends the command.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AGAIN_SECONDS = 0.01
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Within it, the first signal raises ``KeyboardInterrupt``, and no other does."""
+    """Context in which the first signal raises ``KeyboardInterrupt``, and no other does."""
     handler = _Handler()
     before = {number: handle(number, handler) for number in ENDING}
     try:
@@ -37,9 +37,9 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def beginning() -> Iterator[None]:
-    """Within it a signal ends the process, as nothing was begun yet; for imports of a command.
+    """Context in which a signal ends the process; for a command's imports, before work begins.
 
-    There it could not end all else: an exception within ``__set_name__``, say, becomes another.
+    An exception could be lost there: within ``__set_name__``, for example, it becomes another one.
     """
     before = {number: handle(number, leave) for number in ENDING}
     try:
@@ -54,7 +54,7 @@ def _put_back(before: Mapping[int, Any]) -> None:
 
 
 def came_of(error: BaseException) -> bool:
-    """Whether an interruption became this error, as Python makes another one of it in places."""
+    """Whether an interruption became this error, since Python replaces it in some places."""
     chain: BaseException | None = error
     while chain is not None:
         if isinstance(chain, KeyboardInterrupt):
@@ -64,15 +64,15 @@ def came_of(error: BaseException) -> bool:
 
 
 class EscapedError(Exception):
-    """Code of others raised what would end this process; that is the cause."""
+    """Foreign code raised an exception that would end this process; that is the cause."""
 
 
 @contextlib.contextmanager
 def foreign_code() -> Iterator[None]:
-    """Around code of others, which may raise anything.
+    """Context around foreign code, which may raise anything.
 
     Raises:
-        Exception: the code's own, or an ``EscapedError`` in place of what is none, such as a
+        Exception: the code's own, or an ``EscapedError`` in place of a non-``Exception``, such as a
             ``KeyboardInterrupt`` without a signal.
     """
     came: list[int] = []
@@ -101,7 +101,7 @@ def _noting(came: list[int], handler: Callable[..., Any], number: int, frame: An
 
 
 class _Handler:
-    """Counts the signals that came."""
+    """Counts the signals received."""
 
     def __init__(self) -> None:
         self._first: float | None = None
@@ -122,10 +122,10 @@ class _Handler:
 
 
 def _may_raise(frame: FrameType | None) -> bool:
-    """Whether an exception raised now would be seen: Python drops those of such callbacks.
+    """Whether an exception raised now would be seen: Python drops exceptions in some callbacks.
 
-    Not while a module is imported either, however deep: extensions that make classes there, as
-    pydantic's does of openai's, print the exception and go on.
+    Also false during the import of a module, however deep: extensions that make classes there, such
+    as pydantic's for openai, print the exception and continue.
     """
     if frame is not None and frame.f_code.co_name == "__del__":
         return False
@@ -137,12 +137,12 @@ def _may_raise(frame: FrameType | None) -> bool:
 
 
 def end_children() -> None:
-    """End all processes that this one started, and theirs.
+    """End all processes that this one started, and their child processes.
 
-    But for the one in which ``multiprocessing`` keeps count of semaphores: it ends with this
-    process, and one that is started in its place complains of each that it does not know.
+    Except ``multiprocessing``'s resource tracker: it ends with this process, and a replacement
+    would complain about each semaphore that it does not know.
     """
-    psutil = importlib.import_module("psutil")  # not needed by a command that ends well
+    psutil = importlib.import_module("psutil")  # not needed by a command that ends normally
     counts = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None)
     spared = getattr(counts, "_pid", None)
     for child in psutil.Process().children(recursive=True):

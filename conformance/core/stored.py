@@ -1,4 +1,4 @@
-"""The record of a store of kept sequences: its calls, and what it holds after each."""
+"""The record of a sequence store: its calls, and its content after each."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 
 class StoreCall(enum.StrEnum):
-    """What was asked of the store."""
+    """The kind of a call."""
 
-    FETCH = "fetch"  # the longest kept prefix of a prompt
-    INSERT = "insert"  # keep a sequence
-    BOUND = "bound"  # give up sequences until at most so many bytes are kept
+    FETCH = "fetch"  # the longest stored prefix of a prompt
+    INSERT = "insert"  # store a sequence
+    BOUND = "bound"  # evict sequences until at most this many bytes are stored
 
 
 @dataclass(frozen=True)
 class KeptSequence:
-    """A sequence that is kept: its kind, its tokens, the bytes counted for it and those it has."""
+    """A stored sequence: its kind, its tokens, the bytes counted for it and its actual bytes."""
 
     kind: str
     tokens: tuple[int, ...]
@@ -30,16 +30,16 @@ class Stored:
     """One call of the store.
 
     Attributes:
-        call: which.
-        tokens: of the prompt or of the sequence.
-        kind: of the sequence.
+        call: the kind of the call.
+        tokens: tokens of the prompt or of the sequence.
+        kind: kind of the sequence.
         cut: whether its caches can be cut at any token.
-        most: the number of sequences that are kept at most or, of ``BOUND``, the number of bytes.
+        most: the limit on stored sequences or, for ``BOUND``, on bytes.
         found: how many tokens of the prompt were found.
-        shared: whether what was found has a cache that a kept sequence has, and is no copy.
-        kept: what is kept afterwards, of each kind the oldest first.
+        shared: whether the result shares a cache with a stored sequence instead of being a copy.
+        kept: the sequences stored afterwards, of each kind the oldest first.
         counted: the store's own count of sequences and bytes afterwards, by kind.
-        total: its own count of all bytes; ``None`` if it has none.
+        total: the store's own count of all bytes; ``None`` if it has none.
     """
 
     call: StoreCall

@@ -1,4 +1,4 @@
-"""The names of the tiers, without their data: also for a pytest run that plays no case."""
+"""The names of the tiers, without their data: also for a pytest run without cases."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ QUICK, DEFAULT, FULL = TIERS = ("quick", "default", "full")
 
 
 def usual_tier(*, named: bool) -> str:
-    """The tier of a run that names none.
+    """The default tier of a run.
 
     Args:
-        named: whether it names families or scenarios, which are then played whole.
+        named: whether the run names families or scenarios, which then run in full.
     """
     return FULL if named else DEFAULT

@@ -17,14 +17,14 @@ _NAMED = 4
 
 @dataclass(frozen=True)
 class Unavailable:
-    """A part of a plugin that is left out, as it could not be imported, or breaks a rule.
+    """A part of a plugin that is left out because it could not be imported or breaks a rule.
 
     Attributes:
-        part: what it is, as "its engines"; empty if the whole plugin is left out.
+        part: names the part, such as "its engines"; empty if the whole plugin is left out.
         why: the reason, on one line.
-        plugin: whose part it is; empty until the registry has it.
-        hook: that should have given it; empty if the whole plugin is left out.
-        engines: of that plugin or its libraries, by name: what is asked of them may lack it.
+        plugin: the plugin's name; empty until the registry has it.
+        hook: the hook that failed; empty if the whole plugin is left out.
+        engines: engines of the plugin or its libraries that may lack the part, by name.
     """
 
     part: str
@@ -35,7 +35,7 @@ class Unavailable:
 
 
 def sentences(left_out: Iterable[Unavailable]) -> list[str]:
-    """One about each plugin and reason."""
+    """One for each plugin and reason."""
     parts: dict[tuple[str, str], list[str]] = {}
     for one in left_out:
         parts.setdefault((one.plugin, one.why), []).append(one.part)
@@ -48,7 +48,7 @@ def sentences(left_out: Iterable[Unavailable]) -> list[str]:
 
 
 def error_text(error: BaseException) -> str:
-    """Type and text of an error of others' code, on one line."""
+    """Type and text of an error from foreign code, on one line."""
     if isinstance(error, signals.EscapedError) and error.__cause__ is not None:
         error = error.__cause__
     return " ".join(f"{type(error).__name__}: {error}".split())
@@ -57,7 +57,7 @@ def error_text(error: BaseException) -> str:
 def lacking_import(error: ImportError) -> str:
     """What to do about a package that a command needs and that cannot be imported.
 
-    Says which module wanted it: the last of this project on the way to the error.
+    Names the module that needed it: the last one of this project in the traceback.
     """
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if Path(f.filename).is_relative_to(_OWN)] or frames
@@ -68,7 +68,7 @@ def lacking_import(error: ImportError) -> str:
 
 
 def imported(package: str, names: Iterable[str]) -> tuple[list[ModuleType], list[Unavailable]]:
-    """The modules of these names in a package, and a sentence for each reason that some fail."""
+    """The modules with these names in a package, and a sentence for each reason why some fail."""
     modules, failed = [], dict[str, list[str]]()
     for name in names:
         try:

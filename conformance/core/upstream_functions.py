@@ -23,7 +23,7 @@ def places(where: str) -> tuple[tuple[str, int], ...]:
 
 
 def source_text(file: str) -> str | None:
-    """The text of a library's file as it is imported here; ``None`` if it is not there."""
+    """The text of a library's installed file; ``None`` if there is none."""
     package, _, rest = file.partition("/")
     spec = importlib.util.find_spec(package)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
@@ -34,7 +34,7 @@ def source_text(file: str) -> str | None:
 
 
 def function_at(text: str, line: int) -> str:
-    """The name, as ``Class.method``, of the innermost function that the line is in; else empty."""
+    """The name, as ``Class.method``, of the innermost function around the line; else empty."""
     around = [
         (node.lineno, name)
         for name, node in _functions(_parsed(text))
@@ -44,9 +44,9 @@ def function_at(text: str, line: int) -> str:
 
 
 def digests(text: str) -> dict[str, str]:
-    """Of each function by name a digest of its source, without lines of comments alone.
+    """A digest of each function's source by name, without comment lines.
 
-    The text is taken as it is written: what Python parses it to differs between its versions.
+    The text is used as it is written: its parsed form differs between Python versions.
     """
     lines = text.splitlines()
     try:
@@ -72,7 +72,7 @@ def _parsed(text: str) -> ast.Module:
 
 
 def _functions(tree: ast.AST, before: str = "") -> Iterator[tuple[str, Function]]:
-    """All functions with their names, inner ones too."""
+    """All functions with their names, including inner ones."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             name = f"{before}{node.name}"

@@ -1,4 +1,4 @@
-"""The folder of what this package keeps from run to run, in the user's cache."""
+"""The folder in the user's cache that keeps this package's data between runs."""
 
 from __future__ import annotations
 

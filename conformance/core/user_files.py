@@ -1,7 +1,7 @@
-"""Reads files that users give: bounded in size and time; what is wrong is said in one sentence.
+"""Reads files from users: bounded in size and time; an error is reported in one sentence.
 
-Every reader of such a file begins here: a device, a pipe, a file of gigabytes, text that is not
-UTF-8, JSON nested a million deep and integers of a million digits all end as the reader's own kind
+Every reader of such a file starts here: a device, a pipe, a file of gigabytes, text that is not
+UTF-8, JSON nested a million deep and integers of a million digits all raise the reader's own kind
 of ``ConformanceError``, which names the file.
 """
 
@@ -22,14 +22,14 @@ import msgspec
 from conformance.core.errors import ConformanceError
 
 MOST_BYTES = 2_000_000_000
-"""Of a file of results, the largest that are read; a whole run of all families has some 50 MB."""
+"""Size limit of a result file; a whole run of all families has some 50 MB."""
 
 CONFIG_BYTES = 32_000_000
-"""Of a config, an index, an expectations or a family file; the largest index known has 20 MB."""
+"""Size limit of a config, index, expectations or family file; the largest known index has 20 MB."""
 
 _DEEPEST = 200  # brackets within brackets; a config has some ten
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
-_SHOWN = 200  # characters of what a parser says, which may quote the file
+_SHOWN = 200  # characters of a parser's message, which may quote the file
 
 T = TypeVar("T")
 
@@ -38,11 +38,11 @@ def open_file(path: Path, failed: type[ConformanceError]) -> BinaryIO:
     """A regular file, opened; links are followed.
 
     Raises:
-        ConformanceError: of the type ``failed``; it can't be read, or is a folder, a pipe or a
-            device.
+        ConformanceError: of the type ``failed``; the file can't be read, or is a folder, a pipe or
+            a device.
     """
     try:
-        # Without O_NONBLOCK a pipe that nobody writes would be waited for.
+        # Without O_NONBLOCK, opening a pipe without a writer would block.
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL
         raise failed(f"{path}: can't be read: {_reason(error)}") from error
@@ -54,14 +54,14 @@ def open_file(path: Path, failed: type[ConformanceError]) -> BinaryIO:
 
 
 def check_regular(folder: Path, failed: type[ConformanceError]) -> None:
-    """Check that a folder holds files and folders only, where others are to read it.
+    """Check that a folder for other readers contains only files and folders.
 
     Raises:
         ConformanceError: of the type ``failed``; a reader would wait for a pipe, or read a device
-            without end; names it.
+            without end; the message names it.
     """
     for path in sorted(folder.iterdir()):
-        with contextlib.suppress(OSError):  # a link that leads nowhere is a file that is missing
+        with contextlib.suppress(OSError):  # a broken link is a missing file
             mode = path.stat().st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 raise failed(f"{path}: can't be read: is {_kind(mode)}, no file")
@@ -85,10 +85,10 @@ def read_bytes(path: Path, failed: type[ConformanceError], *, most: int = CONFIG
 
 
 def read_text(path: Path, failed: type[ConformanceError], *, most: int = CONFIG_BYTES) -> str:
-    """The text of a file, UTF-8, without the mark that some editors put before it.
+    """The text of a UTF-8 file, without a byte order mark.
 
     Raises:
-        ConformanceError: of the type ``failed``; as ``read_bytes``, or it is no UTF-8.
+        ConformanceError: of the type ``failed``; as in ``read_bytes``, or it is not UTF-8.
     """
     return decoded(read_bytes(path, failed, most=most), str(path), failed)
 
@@ -97,7 +97,7 @@ def decoded(data: bytes, where: str, failed: type[ConformanceError]) -> str:
     """``data`` as text.
 
     Raises:
-        ConformanceError: of the type ``failed``; it is no UTF-8.
+        ConformanceError: of the type ``failed``; it is not UTF-8.
     """
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
@@ -106,12 +106,12 @@ def decoded(data: bytes, where: str, failed: type[ConformanceError]) -> str:
 
 
 def parse_json(text: str, where: str, failed: type[ConformanceError]) -> Any:
-    """What JSON says; ``where`` names its source in the error message.
+    """Parse JSON; ``where`` names its source in the error message.
 
-    Infinities and NaN are read, as configs of mamba models have them.
+    Infinities and NaN are accepted, since configs of mamba models have them.
 
     Raises:
-        ConformanceError: of the type ``failed``; it is no JSON, or absurd.
+        ConformanceError: of the type ``failed``; it is not JSON, or absurd.
     """
     try:
         found = json.loads(text)
@@ -128,7 +128,7 @@ def parse_json(text: str, where: str, failed: type[ConformanceError]) -> Any:
 
 
 def _check_letters(found: Any, where: str, failed: type[ConformanceError]) -> None:
-    """JSON may name halves of characters, which no text can hold."""
+    """Refuse halves of characters, which JSON may name but no text can hold."""
     try:
         json.dumps(found, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -160,7 +160,7 @@ def read_toml(path: Path, failed: type[ConformanceError]) -> dict[str, Any]:
     """The tables of a TOML file.
 
     Raises:
-        ConformanceError: of the type ``failed``; the file can't be read or is no TOML.
+        ConformanceError: of the type ``failed``; the file can't be read or is not TOML.
     """
     text = read_text(path, failed)
     try:
@@ -176,11 +176,11 @@ def read_toml(path: Path, failed: type[ConformanceError]) -> dict[str, Any]:
 
 
 def typed_json(data: str | bytes, kind: type[T], where: str, failed: type[ConformanceError]) -> T:
-    """What JSON says, as a ``kind`` of msgspec.
+    """Parse JSON as a ``kind`` of msgspec.
 
     Raises:
-        ConformanceError: of the type ``failed``; it is no JSON, or not of that kind; names the
-            field.
+        ConformanceError: of the type ``failed``; it is not JSON, or not of that kind; the message
+            names the field.
     """
     try:
         return msgspec.json.decode(data, type=kind)
@@ -191,10 +191,11 @@ def typed_json(data: str | bytes, kind: type[T], where: str, failed: type[Confor
 
 
 def typed(found: Any, kind: type[T], where: str, failed: type[ConformanceError]) -> T:
-    """What a parser gave, as a ``kind`` of msgspec.
+    """Convert a parser's result to a ``kind`` of msgspec.
 
     Raises:
-        ConformanceError: of the type ``failed``; it is not of that kind; names the field.
+        ConformanceError: of the type ``failed``; it is not of that kind; the message names the
+            field.
     """
     try:
         return msgspec.convert(found, kind)
@@ -205,7 +206,7 @@ def typed(found: Any, kind: type[T], where: str, failed: type[ConformanceError])
 
 
 def _check_depth(found: Any, where: str, failed: type[ConformanceError]) -> None:
-    """Who walks through the content later has no deeper stack than its parser."""
+    """Refuse deep nesting: code that later walks through the content has no larger stack."""
     level = list(_inner([found]))
     for _ in range(_DEEPEST):
         level = [inner for outer in level for inner in _inner(outer)]

@@ -1,9 +1,9 @@
-"""A command goes on in a child process; its parent waits for it, and has the exit code.
+"""Runs a command in a child process; its parent waits for it and returns the exit code.
 
-Code of a model, a library or a plugin can end its process at any moment, by any exit code. So the
-child writes down the exit code of the command when the command is over, and the parent, in which
-no such code has run, believes no 0 without it. For a shell both are one job; signals that reach the
-parent alone are passed on.
+Code of a model, a library or a plugin can end its process at any time, with any exit code. So the
+child records the command's exit code when the command is over, and the parent, in which no such
+code has run, does not accept 0 without this record. For a shell both are one job; signals that
+reach the parent alone are passed on.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import Any, NoReturn
 from conformance.core.first_signals import ENDING, handle
 
 INCOMPLETE = 70
-"""The exit code of a command whose process ended by 0 before the command was over."""
+"""The exit code of a command whose process ended with 0 before the command was over."""
 
 FORKS = sys.platform == "linux"
-"""Whether the child is a fork; elsewhere Python starts anew, as system libraries bear no fork."""
+"""Whether the child is a fork; otherwise Python starts again, if system libraries forbid forks."""
 
 _GIVEN = "CONFORMANCE_WATCHED"
 _LOOK_SECONDS = 0.25
@@ -39,23 +39,23 @@ _SET_CHILD_SUBREAPER = 36  # prctl(2)
 
 
 class End:
-    """In the child: says that the command is over."""
+    """In the child: reports that the command is over."""
 
     def __init__(self, mark: int) -> None:
         self._mark = mark
 
     def note(self, code: int) -> None:
-        """The command is over, with this exit code; what runs afterwards does not change it."""
+        """The command is over, with this exit code; later code does not change it."""
         os.write(self._mark, f"{code}\n".encode())
 
 
 def go_on_in_child(command: Sequence[str], name: str, *, early: int) -> End:
-    """Returns in a child process alone; this one ends with it.
+    """Returns in a child process only; this process ends with the child.
 
     Args:
-        command: starts the program anew, where the child is not a fork.
-        name: of the command, for a sentence about its end.
-        early: the exit code for mistakes in its options, which need no sentence more.
+        command: starts the program again, if the child is not a fork.
+        name: name of the command, for a sentence about its end.
+        early: the exit code for mistakes in its options, which need no further sentence.
     """
     if _GIVEN in os.environ:
         return _begun(*map(int, os.environ.pop(_GIVEN).split()))
@@ -78,7 +78,7 @@ def go_on_in_child(command: Sequence[str], name: str, *, early: int) -> End:
 
 
 def _pipe() -> tuple[int, int]:
-    """Not in the place of a standard stream that is closed, where others would write into it."""
+    """A pipe that does not take the place of a closed standard stream, which others write to."""
     ends = os.pipe()
     there, here = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, _STDERR + 1) for end in ends)
     for end in ends:
@@ -87,13 +87,13 @@ def _pipe() -> tuple[int, int]:
 
 
 def _adopt() -> None:
-    """Processes whose parents end become this one's children, so that none is left at the end."""
+    """Adopt processes whose parents end, so that none is left at the end."""
     if FORKS:
         importlib.import_module("ctypes").CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
 
 
 def _end_adopted() -> None:
-    """End what the child started and left; a system that lists no children has none."""
+    """Kill processes that the child started and left; some systems do not list children."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     with contextlib.suppress(OSError):
         while left := children.read_text(encoding="ascii").split():
@@ -116,7 +116,7 @@ def _start(command: Sequence[str], ours: tuple[int, int, int]) -> int:
 
 
 def _begun(parent: int, mark: int, seen: int) -> End:
-    """In the child: it ends with its parent, which learns of its signals and of its end."""
+    """In the child: end with the parent, which receives its signals and its end."""
     os.set_inheritable(mark, False)
     os.set_inheritable(seen, False)
     os.set_blocking(seen, False)
@@ -127,7 +127,7 @@ def _begun(parent: int, mark: int, seen: int) -> End:
 
 
 class _Watch:
-    """In the parent: passes signals on, waits, and ends by the command's exit code."""
+    """In the parent: passes signals on, waits, and ends with the command's exit code."""
 
     def __init__(self, child: int, name: str, early: int, mark: int, seen: int) -> None:
         self._child, self._name, self._early = child, name, early
@@ -137,7 +137,7 @@ class _Watch:
             os.set_blocking(pipe, False)
 
     def forward(self, number: int, frame: Any) -> None:  # noqa: ARG002
-        """Pass a signal on, unless the child has it already, as from a terminal."""
+        """Pass a signal on, unless the child has received it already, as from a terminal."""
         self._signalled = True
         time.sleep(_MEANWHILE_SECONDS)
         if number not in _read(self._seen):
@@ -156,11 +156,11 @@ class _Watch:
             os._exit(code)
 
     def _limit_memory(self) -> None:
-        """From now on the child ends once it takes more than it may, whatever it does."""
+        """From now on the child is killed once it exceeds its memory limit, whatever it does."""
         try:
             memory_limit = importlib.import_module("conformance.core.memory_limit")
         except ImportError:
-            return  # the child says what is missing
+            return  # the child reports what is missing
         limit = memory_limit.limit_of_command(shlex.split(self._name))
         text = (
             f"conformance: `{self._name}` takes more than {limit / 1e9:.3g} GB of memory, and is "
@@ -170,7 +170,7 @@ class _Watch:
         watch.add(self._name, self._child)
 
     def _code(self, status: int, noted: list[str]) -> int:
-        """The exit code; a sentence if the process ended otherwise than the command."""
+        """The exit code; prints a sentence if the process ended before the command."""
         code = int(noted[-1]) if noted else 0
         shown = status if status >= 0 else _SIGNALLED - status
         if noted and status in (0, code):
@@ -197,14 +197,14 @@ def _write(text: str) -> None:
 
 
 def _read(pipe: int) -> bytes:
-    """What was written into a pipe until now."""
+    """The text written into a pipe so far."""
     with contextlib.suppress(BlockingIOError):
         return os.read(pipe, 2**16)
     return b""
 
 
 def end_with_parent(parent: int) -> None:
-    """Let this process and all that it starts end once process ``parent`` has, however it ended."""
+    """End this process and its child processes once process ``parent`` has ended in any way."""
 
     def wait() -> None:
         while os.getppid() == parent:

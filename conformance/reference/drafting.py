@@ -1,9 +1,9 @@
 """Drafts: a model guesses tokens for each row, and one pass verifies them all.
 
-Lossless, for greedy rows and for others: the token after each accepted one is chosen by the row's
-own sampler and processors from the model's logits, exactly once, and a draft token is accepted if
-it is that token. A rejected draft changes nothing: drafts are fed to copies of the caches, and
-processors and samplers are called for accepted tokens only.
+Lossless, for greedy and other rows: the token after each accepted one is chosen by the row's own
+sampler and processors from the model's logits, exactly once, and a draft token is accepted if it is
+the same. A rejected draft changes nothing: drafts are fed to copies of the caches, and processors
+and samplers are called for accepted tokens only.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Chosen = tuple[int, mx.array, FinishReason | None]
 
 
 class Drafts:
-    """Greedy drafts by ``model``, for each row with caches of its own.
+    """Greedy drafts by ``model``, with its own caches for each row.
 
     Args:
-        model: the draft model; the verified model itself will do.
+        model: the draft model; may be the verified model itself.
         drafting: ``None`` turns drafts off.
     """
 
@@ -62,7 +62,7 @@ class Drafts:
         return [tuple(draft) for draft in drafts]
 
     def _draft(self, rows: Many[Sequence], counts: Many[int]) -> list[list[int]]:
-        """The first token from what is accepted so far, the others from copies of the caches."""
+        """The first token from the accepted tokens, the others from copies of the caches."""
         drafts: list[list[int]] = [[] for _ in rows]
         feeds: dict[int, Feed] = {}
         for place, row in enumerate(rows):
@@ -98,10 +98,9 @@ class Drafts:
 def verify(
     model: Any, rows: Many[Sequence], drafts: Many[tuple[int, ...]], others: Many[Feed]
 ) -> tuple[list[list[Chosen]], list[mx.array]]:
-    """One pass over each row's last token and its draft, and over ``others`` beside them.
+    """One pass over each row's last token and its draft, and over ``others``.
 
-    Returns: for each row the tokens that come out of it; for each of ``others`` its logits
-    ``[tokens, vocab]``.
+    Returns: for each row its new tokens; for each of ``others`` its logits ``[tokens, vocab]``.
     """
     feeds = [_trial(row, draft) for row, draft in zip(rows, drafts, strict=True)]
     if not feeds and not others:
@@ -139,7 +138,7 @@ def _accepted(row: Sequence, draft: tuple[int, ...], logits: mx.array) -> list[C
 def _settle(row: Sequence, feed: Feed, count: int) -> list[Feed]:
     """Keep ``count`` of the trial's tokens; the last produced token is fed in the next pass.
 
-    Returns: what must be fed once more, if the copy can't be cut after rejected tokens.
+    Returns: tokens to feed again, if the copy can't be cut after rejected tokens.
     """
     kept = feed.tokens[:count]
     rejected = len(feed.tokens) - count

@@ -1,11 +1,11 @@
 """A continuous-batching engine that is right by construction, and simple rather than fast.
 
-A step is: schedule, run, postprocess. Every row is one ``Sequence`` with caches of its own, so a
-row joins, leaves or is cancelled by adding an object to a list or removing it.
+A step is: schedule, run, postprocess. Every row is one ``Sequence`` with its own caches, so a row
+joins, leaves or is cancelled by adding an object to a list or removing it.
 
 It does not know how samplers and processors are made (``Makers``), nor how a model's library writes
 its caches (``caches``). A token is chosen on the host after each pass; a fast engine would start
-the next pass before.
+the next pass earlier.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class ReferenceEngine(Engine):
     """The common part of the three ways of prefill; their ``step`` puts rows into passes.
 
     Class attributes:
-        makers: of samplers and processors, set by a plugin.
-        whole_prompt: the last token of a prompt in pieces goes with its last piece.
-        pads: rows with unequal numbers of new tokens may be in one pass.
+        makers: makers of samplers and processors, set by a plugin.
+        whole_prompt: the last token of a prompt in pieces is in its last piece.
+        pads: rows with unequal numbers of new tokens may share a pass.
     """
 
     library: ClassVar[str] = "mlx_lm"
@@ -84,13 +84,13 @@ class ReferenceEngine(Engine):
         self._drafts = drafting.Drafts(draft_model or model, options.drafting)
 
     def insert(self, submissions: Sequence[Submission]) -> None:
-        """All of them or none: each is checked before the first is inserted."""
+        """Insert all or none: each is checked before the first is inserted."""
         live = {row.name for row in self._live()}
         invalid_calls.check_requests([s.request for s in submissions], live | set(self.finished))
         self.queue += [self._row(submission) for submission in submissions]
 
     def remove(self, request_ids: Sequence[str]) -> None:
-        """Remove rows in any stage. Nothing else refers to them."""
+        """Remove rows at any stage. Nothing else refers to them."""
         invalid_calls.check_known(request_ids, {row.name for row in self._live()})
         for rows in (self.queue, self.prefilling, self.decoding):
             rows[:] = [row for row in rows if row.name not in request_ids]
@@ -102,7 +102,7 @@ class ReferenceEngine(Engine):
         self.finished.clear()
 
     def stages(self) -> Mapping[str, Stage]:
-        """Where each live request is."""
+        """The stage of each live request."""
         places = (
             (Stage.QUEUED, self.queue),
             (Stage.PREFILL, self.prefilling),
@@ -115,14 +115,14 @@ class ReferenceEngine(Engine):
         return {row.name: index for index, row in enumerate(self.decoding)}
 
     def cache_bytes(self) -> int | None:
-        """Of all live rows; queued ones hold nothing yet, or their prefix."""
+        """Bytes of all live rows; queued rows hold nothing yet, or their prefix."""
         held = [row.caches + row.draft_caches for row in self._live()]
         return sum(
             int(leaf.nbytes) for caches in held for leaf in leaves(caches) if not leaf.empty()
         )
 
     def pending(self) -> int:
-        """Of the rows that decode."""
+        """Caches of the decoding rows, by layer."""
         return pending_edges([cache for row in self.decoding for cache in row.caches])
 
     def give_up(self, request_id: str, *, computed: bool) -> KeptCache:
@@ -137,7 +137,7 @@ class ReferenceEngine(Engine):
         return [quantized_caches.described(caches) for caches in by_layer]
 
     def extract(self, request_id: str) -> Any:
-        """A copy of the row's caches, its last token in them, and the tokens that they hold.
+        """A copy of the row's caches including its last token, and the tokens that they hold.
 
         Finished rows are kept until ``close`` for this: any request may continue from them.
         """
@@ -164,21 +164,21 @@ class ReferenceEngine(Engine):
         return even.APART if must_be_even(make_prompt_cache(model)) else ""
 
     def admit(self) -> None:
-        """Move from the queue what fits into a prefill batch and into the slots."""
+        """Move rows that fit into a prefill batch and into the slots from the queue."""
         free = self.options.completion_batch_size - len(self.decoding) - len(self.prefilling)
         count = max(0, min(free, self.options.prefill_batch_size - len(self.prefilling)))
         self.prefilling += self.queue[:count]
         del self.queue[:count]
 
     def start_decoding(self) -> dict[str, int]:
-        """Move rows whose prompt is done except for its last token; how many tokens are left."""
+        """Move rows whose prompt is done except for its last token; return their tokens left."""
         ready = [row for row in self.prefilling if not row.pieces]
         self.prefilling = [row for row in self.prefilling if row.pieces]
         self.decoding += ready
         return {row.name: len(row.todo) for row in ready}
 
     def decode(self, feeds_of_prefill: Sequence[Feed] = ()) -> tuple[Round, list[mx.array]]:
-        """One pass over the rows that decode, and over pieces of prompts beside them.
+        """One pass over the decoding rows, together with pieces of prompts.
 
         Returns: the output of the rows, and the logits ``[tokens, vocab]`` of each piece.
         """

@@ -13,8 +13,8 @@ from conformance.reference.oracle_file import OracleFile
 from conformance.reference.sealed import SealedFolder
 from conformance.reference.store import unwritable
 
-# A hash of all that a family's oracle depends on, of library, family, dtype and seed; ``None``
-# where that is not known, and nothing is stored.
+# A hash of everything that a family's oracle depends on, from library, family, dtype and seed;
+# ``None`` if unknown: then nothing is stored.
 KeyOf = Callable[[Library, Family, str, int], str | None]
 
 SUFFIX = ".oracle"
@@ -23,12 +23,12 @@ MOST_BYTES = 2_000_000_000
 
 
 class FamilyStore:
-    """Stored oracles in a folder of at most ``most_bytes``: the longest unused are removed first.
+    """Stored oracles in a folder of at most ``most_bytes``: the least recently used go first.
 
     Args:
-        folder: is made when the first file is written.
-        key_of: makes the key of each file. If it has changed, the file is written anew; if that
-            was since it was opened, nothing is.
+        folder: made when the first file is written.
+        key_of: makes the key of each file. If it has changed, the file is rewritten; if it has
+            changed since the file was opened, nothing is written.
 
     Attributes:
         reports: sentences about files that could not be used or written.
@@ -47,24 +47,24 @@ class FamilyStore:
         if key is None or self._sealed.distrusted:
             return None
         path = self._folder / f"{library.name}-{family.name}-{dtype}-{seed}{SUFFIX}"
-        with contextlib.suppress(OSError):  # it does not exist, or may only be read
+        with contextlib.suppress(OSError):  # it does not exist, or is read-only
             os.utime(path)
         self._grown = True
         self._opened[path] = (library, family, dtype, seed)
         return OracleFile(path, key, self.reports.append, self._sealed)
 
     def save(self, file: OracleFile | None) -> None:
-        """Write what is new in ``file``; at the first time remove what is over the bound."""
+        """Write new results in ``file``; the first time, also remove files above the limit."""
         if file is None or self._unwritable or not file.changed:
             return
         if self._key_of(*self._opened[file.path]) != file.key:
-            return  # a file was edited since: which text was run is not known
+            return  # a file was edited since: it is unknown which text was run
         try:
             if file.save() and self._grown:
                 self._grown = False
                 self._shrink(keep=file.path)
         except OSError as error:
-            self._unwritable = True  # said once, and not tried again
+            self._unwritable = True  # reported once, and not tried again
             self.reports.append(unwritable(self._folder, error))
 
     def _shrink(self, keep: Path) -> None:

@@ -1,4 +1,4 @@
-"""One forward pass over rows, each with caches of its own and any number of new tokens."""
+"""One forward pass over rows, each with its own caches and any number of new tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conformance.backend.cache_entries import leaves
 from conformance.reference.caches import even
 from conformance.reference.caches.wrap import history, must_be_even, shapes, signature, wrap
 
-# The token of padded columns. Any would do: nothing reads it.
+# The token of padded columns: any token would do, since nothing reads it.
 _PADDING = 0
 
 
@@ -21,9 +21,9 @@ class Feed:
     """The part of one row in a pass.
 
     Attributes:
-        caches: the row's own, one for each layer; the pass appends ``tokens``.
-        tokens: the row's next ones, at least one.
-        pads: it may be in a pass with rows of another number of tokens.
+        caches: the row's own caches, one for each layer; the pass appends ``tokens``.
+        tokens: the row's next tokens, at least one.
+        pads: it may share a pass with rows of another number of tokens.
     """
 
     caches: list[Any]
@@ -34,7 +34,7 @@ class Feed:
 def forward(model: Any, feeds: Sequence[Feed]) -> list[mx.array]:
     """Feed all rows; logits ``[len(tokens), vocab]`` of each row's real tokens.
 
-    Rows that can't be in one pass (see ``caches.even``) go in several, one after another.
+    Rows that can't share a pass (see ``caches.even``) are fed in several, one after another.
     """
     logits: dict[int, mx.array] = {}
     for group in _groups(feeds):
@@ -95,6 +95,6 @@ def _can_be_stacked(one: Feed, other: Feed) -> bool:
 
 
 def _evaluate(logits: mx.array, feeds: Sequence[Feed]) -> None:
-    """Evaluate now, caches too, or the graphs of unread caches grow with every step."""
+    """Evaluate now, including caches, or the graphs of unread caches grow with every step."""
     states = [leaf.state for feed in feeds for leaf in leaves(feed.caches) if not leaf.empty()]
     mx.eval(logits, states)

@@ -1,4 +1,4 @@
-"""Files of packages: where they are, what changes with them, and hashes of their contents."""
+"""Files of packages: their paths, signatures and content hashes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DIGITS = 32
 
 
 def digest(parts: Iterable[bytes]) -> str:
-    """A hash of these parts, which differs if any begins elsewhere."""
+    """A hash of these parts, which also depends on their boundaries."""
     found = hashlib.sha256()
     for part in parts:
         found.update(len(part).to_bytes(8, "big") + part)
@@ -43,7 +43,7 @@ def file_digest(path: Path) -> str:
 
 
 def signature(path: str | Path) -> Signature | None:
-    """What changes with a file, however it is changed; ``None`` if there is none."""
+    """What changes with a file, however it is changed; ``None`` if there is no file."""
     try:
         found = os.stat(path)  # noqa: PTH116 - called for every installed file
     except OSError:
@@ -53,13 +53,13 @@ def signature(path: str | Path) -> Signature | None:
 
 @functools.cache
 def package_folder(package: str) -> Path | None:
-    """The folder of an installed package; ``None`` if there is none. Nothing is imported."""
+    """The folder of an installed package, without importing it; ``None`` if there is none."""
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
         return None
     places = map(Path, (spec and spec.submodule_search_locations) or ())
-    # A folder of that name with nothing of it in may be part of a namespace.
+    # A folder with that name but without content may be part of a namespace.
     return next((p for p in places if any(p.glob("__init__.py")) or any(p.glob("core*.so"))), None)
 
 
@@ -77,7 +77,7 @@ def walk(root: Path) -> Iterator[tuple[str, Signature]]:
         except OSError:
             continue
         for entry in entries:
-            with contextlib.suppress(OSError):  # a link to nothing
+            with contextlib.suppress(OSError):  # a broken link
                 if entry.is_dir():
                     if entry.name not in _NOT_INSTALLED:
                         waiting.append(entry.path)
@@ -90,12 +90,12 @@ def _signature(found: os.stat_result) -> Signature:
 
 
 class Digests:
-    """Hashes of installed files, kept with the installation, by path and signature.
+    """Hashes of installed files, stored with the installation, by path and signature.
 
-    A gigabyte would be read at each start otherwise.
+    Otherwise each start would read a gigabyte.
 
     Attributes:
-        file: where they are kept.
+        file: the file that stores them.
     """
 
     def __init__(self, file: Path) -> None:
@@ -111,7 +111,7 @@ class Digests:
     @classmethod
     @functools.cache
     def here(cls) -> Digests:
-        """Those of this interpreter's virtual environment; else of the user."""
+        """The hashes of this interpreter's virtual environment; else of the user."""
         own = sys.prefix != sys.base_prefix and os.access(sys.prefix, os.W_OK)
         folder = Path(sys.prefix) if own else user_cache()
         return cls(folder / "mlx-conformance-digests.json")
@@ -122,16 +122,16 @@ class Digests:
         if known is not None and known[0] == sign:
             return known[1]
         found = file_digest(Path(path))
-        if signature(path) != sign:  # what it was then is not known any more
+        if signature(path) != sign:  # the earlier content is lost
             return f"changed {sign}"
-        # What is being written may keep its signature for a tick of the file system's clock.
+        # A file being written may keep its signature for a tick of the file system's clock.
         if max(sign[1:3]) / 1e9 < time.time() - 1:
             self._known[path] = (sign, found)
             self._changed = True
         return found
 
     def save(self) -> None:
-        """Keep what is new, where that is possible."""
+        """Store new hashes, if possible."""
         if self._changed:
             self._changed = False
             self._known = {path: v for path, v in self._known.items() if signature(path) == v[0]}

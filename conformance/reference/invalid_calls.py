@@ -23,7 +23,7 @@ def check_options(options: EngineOptions) -> None:
 
 
 def check_requests(requests: Sequence[Request], known: Set[str]) -> None:
-    """Refuse requests that could not be run, and with them the whole call.
+    """Refuse requests that could not be run, and the whole call with them.
 
     Raises:
         ValueError: names the request and the field.
@@ -48,7 +48,7 @@ def check_known(request_ids: Sequence[str], live: Set[str]) -> None:
     """Refuse to remove requests that are not live.
 
     Raises:
-        ValueError: names the first one that is not.
+        ValueError: names the first request that is not live.
     """
     for name in request_ids:
         if name not in live:

@@ -1,4 +1,4 @@
-"""Of this process and this machine what numbers can depend on: settings, interpreter, devices."""
+"""Facts of process and machine that numbers can depend on: settings, interpreter, devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from conformance.core.kernel_caches import VARIABLES
 from conformance.reference.installed_files import file_digest, signature
 
-# Variables that no result depends on. All others count, those that nobody here knows included.
+# Variables that no result depends on. All others count, including unknown ones.
 _IGNORED = frozenset(
     (
         "HOME", "PWD", "OLDPWD", "SHLVL", "_", "USER", "LOGNAME", "USERNAME", "MAIL", "HOSTNAME",
@@ -31,7 +31,7 @@ _IGNORED_BEGINNINGS = (
     "TRAVIS", "TF_BUILD", "TMUX", "ITERM_", "TERM_", "VSCODE_", "XDG_", "DBUS_", "GPG_", "CLICOLOR",
     "__CF", "PYTEST_XDIST", "PYTEST_CURRENT", "CONFORMANCE_TESTS_",
 )  # fmt: skip
-# They turn kernels into code; where they are found is all that PATH is for.
+# Compilers turn kernels into code; PATH matters only for where they are found.
 _COMPILERS = ("g++", "c++", "clang++", "xcrun", "nvcc")
 
 
@@ -53,7 +53,7 @@ def process_facts() -> Iterator[str]:
 
 
 def _shadowing() -> Iterator[str]:
-    """What stands in folders before those of installed packages, under the name of one."""
+    """Modules in folders that precede the installed packages and have the name of one."""
     installed: set[str] = set()
     found = []
     for place in reversed(sys.path):
@@ -74,7 +74,7 @@ def _listed(folder: Path) -> list[str]:
 
 
 def device_facts() -> str | None:
-    """System, processor and GPUs, which decide what is rounded how; ``None`` if not known."""
+    """System, processor and GPUs, which decide how numbers are rounded; ``None`` if unknown."""
     return None if (gpu := _gpu()) is None else f"{platform.platform()}\n{_processor()}\n{gpu}"
 
 

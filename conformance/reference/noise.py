@@ -19,15 +19,15 @@ from conformance.core.trace import Stream
 # Perturbed runs per envelope. Most differences are within the noise of two runs.
 FEW_RUNS = 2
 PERTURBED_RUNS = 8
-# Runs of a thorough envelope. A choice of experts that a rounding flips now and then moves the
+# Runs of a thorough envelope. A choice of experts that rounding flips now and then moves the
 # logprobs by nats; if it flips in one run of five, eight runs miss it one time in six.
 THOROUGH_RUNS = 64
 # The size of the perturbation in units in the last place.
 ULPS = {"float32": 2.0, "float16": 1.0, "bfloat16": 1.0}
-# Quantization is a step function: a rounding flips a code rarely, and then moves the logprobs by
-# much. A larger perturbation makes flips as common in few runs as they are in many requests.
+# Quantization is a step function: rounding rarely flips a code, but then moves the logprobs
+# by much. A larger perturbation makes flips as common in few runs as they are in many requests.
 QUANTIZED_ULPS = {"float32": 32.0, "float16": 2.0, "bfloat16": 1.0}
-# ... and a batch adds up codes by other kernels than a single stream.
+# ... and a batch adds up codes with other kernels than a single stream.
 QUANTIZED_FLOOR = 8.0
 
 
@@ -52,7 +52,7 @@ class Noise:
         self._cache: dict[Any, Envelope] = {}
 
     def floor(self, stream: Stream, options: EngineOptions) -> Envelope:
-        """The smallest noise to assume for ``stream``: free, and enough when nothing moved."""
+        """The smallest noise to assume for ``stream``; free, and enough if nothing moved."""
         return numerics.flat_envelope(len(stream.tokens), self._level(stream, options))
 
     def along(
@@ -67,7 +67,7 @@ class Noise:
         """The noise at ``stream``'s tokens, which ``request`` need not choose itself; not cached.
 
         Args:
-            encoders: perturb those of images and sound, too.
+            encoders: perturb the encoders of images and sound, too.
 
         Raises:
             VoidNoiseError: the perturbation moved nothing, or gave NaN.
@@ -83,10 +83,10 @@ class Noise:
         *,
         runs: int,
     ) -> Envelope:
-        """The noise of a stream from ``runs`` runs, those that were made before among them.
+        """The noise of a stream from ``runs`` runs, including earlier ones.
 
         Args:
-            key: of the stream.
+            key: the stream's key.
             history: makes the request whose prompt is all tokens before the stream.
 
         Raises:

@@ -21,9 +21,9 @@ from conformance.core.trace import FinishReason, Stream
 from conformance.reference.noise import FEW_RUNS, PERTURBED_RUNS, THOROUGH_RUNS, Noise
 from conformance.reference.store import OracleCache
 
-# Steps of a single stream that are made at least, so that the next scenario need not extend it.
+# Minimal steps of a single stream, so that the next scenario need not extend it.
 MIN_STEPS = 7
-# The stateless oracle takes one whole pass a token: only short prompts, and only so many tokens.
+# The stateless oracle takes one whole pass per token: only short prompts and few tokens.
 STATELESS_PROMPT = 16
 STATELESS_STEPS = 4
 
@@ -40,12 +40,12 @@ class Oracle:
     """The oracle's output for any request of a schedule, and its noise.
 
     Args:
-        cache: what earlier runs made: single streams by request and number of steps, noise by
-            request, seeds and number of steps. All else is the same with it and without it.
-        meter: where the model's calls are recorded.
+        cache: results of earlier runs: single streams by request and number of steps, noise by
+            request, seeds and number of steps. Results are the same with and without it.
+        meter: records the model's calls.
 
     Attributes:
-        calls: how many calls of the model single streams and noise took in this run.
+        calls: how many model calls single streams and noise took in this run.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class Oracle:
         """The single stream of ``request``, with stop sequences and ``max_tokens`` applied.
 
         The prompt is processed in pieces of the same size as in the batch: other pieces round
-        differently, and are a case of their own.
+        differently, and are cached separately.
         """
         key = self._key(request, options, schedule)
         stream = self._streams.get(key)
         if stream is None or len(stream.tokens) < request.max_tokens:
-            # Only plain requests are in several scenarios, with other max_tokens in each.
+            # Only plain requests are in several scenarios, with different max_tokens.
             own = request.sampler or request.processors or request.continues or options.kv
             shared = not own
             steps = max(request.max_tokens, MIN_STEPS if shared else 0)
@@ -116,7 +116,7 @@ class Oracle:
         """The noise at each step of ``request``'s single stream.
 
         Args:
-            runs: the number of perturbed runs; the first of many are the same as those of few.
+            runs: the number of perturbed runs; a larger number includes the runs of a smaller one.
 
         Raises:
             VoidNoiseError: the perturbation moved nothing.
@@ -158,7 +158,7 @@ class Oracle:
         )
 
     def floor_envelope(self, stream: Stream, options: EngineOptions) -> Envelope:
-        """The smallest noise to assume for ``stream``: free, and enough when nothing moved."""
+        """The smallest noise to assume for ``stream``; free, and enough if nothing moved."""
         return self._noise.floor(stream, options)
 
     def check_stateless(self, request: Request, options: EngineOptions) -> OracleCheck | None:
@@ -180,7 +180,7 @@ class Oracle:
         return self._checks[key]
 
     def _stateless_rows(self, request: Request, stream: Stream) -> list[np.ndarray]:
-        """The first steps without a cache, as many as the library can compute so."""
+        """The first steps without a cache, as many as the library can compute in this way."""
         rows: list[np.ndarray] = []
         for index in range(min(self._stateless_steps, len(stream.tokens))):
             row = self._library.stateless(self._model, request, stream.tokens[:index])
@@ -191,7 +191,7 @@ class Oracle:
 
     @property
     def doubtful(self) -> bool:
-        """Whether a stateless check that was made so far disagreed with the single stream."""
+        """Whether any stateless check so far disagreed with the single stream."""
         checks = (check for check in self._checks.values() if check is not None)
         return any(not check.deviation.within_noise for check in checks)
 
@@ -210,15 +210,15 @@ class Oracle:
         return self._apart[key]
 
     def again(self, request: Request, options: EngineOptions, *, steps: int) -> Stream:
-        """The first ``steps`` steps of the single stream made once more, from the prompt on."""
+        """The first ``steps`` steps of the single stream, repeated from the prompt on."""
         return self._library.again(self._model, request, options=options, steps=steps)
 
     def loaded(
         self, request: Request, options: EngineOptions, schedule: Schedule, *, steps: int
     ) -> Stream | None:
-        """The first ``steps`` steps from the loaded file of the cache that it continues.
+        """The first ``steps`` steps, continued from a cache that was saved and loaded.
 
-        ``None`` if the library writes no such files.
+        ``None`` if the library saves no caches.
         """
         prefix = self._library.reloaded(self._prefix(request, options, schedule))
         if prefix is None:
@@ -233,7 +233,7 @@ class Oracle:
         before, known = len(self._meter), self.calls
         try:
             yield
-        finally:  # a block may be inside another one
+        finally:  # blocks may be nested
             self.calls = known + len(self._meter) - before
 
     def _decode(
@@ -274,16 +274,16 @@ class Oracle:
     @staticmethod
     def _key(request: Request, options: EngineOptions, schedule: Schedule | None) -> Any:
         """Requests that must give the same stream have the same key."""
-        # All but the last token are cut into pieces: a larger piece than that cuts nothing.
+        # All but the last token are cut into pieces: a larger piece size cuts nothing.
         size = min(options.prefill_step_size, max(len(request.prompt) - 1, 1))
         plain = msgspec.structs.replace(request, request_id="", max_tokens=1, stop=(), asked=None)
-        # A server that is its own oracle knows a system message from the rest of a prompt.
+        # A server that is its own oracle distinguishes a system message from the rest of a prompt.
         system = request.asked.system if request.asked is not None else 0
         source = None
         if request.continues is not None and schedule is not None:
             before = schedule.request(request.continues.request_id)
             plain = msgspec.structs.replace(plain, continues=None)
-            # The length of a cache that is taken at the end depends on what ended the request.
+            # The length of a cache taken at the end depends on what ended the request.
             end = request.continues.after or (before.max_tokens, before.stop)
             source = (Oracle._key(before, options, schedule), end)
         key = (msgspec.json.encode(plain), size, options.max_kv_size, options.kv, source)

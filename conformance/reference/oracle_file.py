@@ -31,20 +31,20 @@ T = TypeVar("T")
 
 
 class OracleFile:
-    """The results that a file has under ``key``, and those that are made in this run.
+    """The results that a file has under ``key``, and new results of this run.
 
-    The first stream that is found is made once more all the same, and must have the same bits.
-    So a model has decoded before a batch is made of it, as without a file; and results
-    of another model, which the key failed to set apart, are thrown away.
+    The first stream that is found is still made again, and must have the same bits. So a model has
+    decoded before it is batched, as without a file; and results of another model, which the key
+    failed to distinguish, are discarded.
 
     Args:
-        path: of the file; it need not exist.
-        key: of all that the results depend on; a file with another key counts as empty.
+        path: the file; it need not exist.
+        key: of everything that the results depend on; a file with another key counts as empty.
         report: gets a sentence about a file that can't be used.
-        sealed: the folder that it is in.
+        sealed: the folder that contains it.
 
     Attributes:
-        changed: there is something new.
+        changed: whether there are new results.
     """
 
     def __init__(
@@ -60,18 +60,18 @@ class OracleFile:
         )
 
     def put(self, name: str, arrays: Arrays) -> None:
-        """One more result, for the next ``save``."""
+        """Add a result, for the next ``save``."""
         self.entries[name] = arrays
         self.changed = True
 
     def reject(self) -> None:
-        """Forget what was read: it is not what this model gives."""
+        """Discard what was read: this model gives other results."""
         self.entries.clear()
         self.confirmed = True
         self._report(f"{self.path}: the stored oracle is not this model's; it is made again")
 
     def save(self) -> bool:
-        """Write the file if there is anything new; returns whether it was written.
+        """Write the file if there are new results; return whether it was written.
 
         Raises:
             OSError: it can't be written.
@@ -130,7 +130,7 @@ class _Part(MutableMapping[Any, T], Generic[T]):
 
 
 class _Streams(_Part[Stream]):
-    """Streams; until one was made again and found to be the same, none is given out."""
+    """Streams; none is returned until one was made again and found to be the same."""
 
     def __getitem__(self, key: Any) -> Stream:
         if not self._file.confirmed:

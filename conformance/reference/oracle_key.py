@@ -13,17 +13,17 @@ from conformance.core.library import Library
 from conformance.reference.installed_files import digest, file_digest
 from conformance.reference.surroundings import LIBRARIES, Environment, family_digest
 
-# Of this project what makes a model or decodes one request; requests are keys of their own.
+# Code of this project that makes a model or decodes one request; requests have their own keys.
 _OWN = ("core", "backend", "reference")
-# Of a plugin what no single stream runs.
+# Parts of a plugin that no single stream runs.
 _PROVE = ("mends",)
 
 
 def oracle_key(library: Library, family: Family, dtype: str, seed: int) -> str | None:
-    """The key; ``None`` for real checkpoints, for a library that names no package.
+    """The key; ``None`` for real checkpoints, or for a library that names no package.
 
-    Nor is there one where it is not known what the machine computes with, or where the library's
-    modules are not those that there were when this process began.
+    Also ``None`` if the machine's hardware is unknown, or if the library's modules have changed
+    since this process began.
     """
     environment = Environment.first()
     if family.checkpoint is not None or not library.package or not environment.installed:
@@ -44,7 +44,7 @@ def oracle_key(library: Library, family: Family, dtype: str, seed: int) -> str |
 
 
 def _adapter(environment: Environment, library: Library) -> str:
-    """A hash of the code by which the library is called."""
+    """A hash of the code that calls the library."""
     file = Path(inspect.getfile(type(library)))
     own = Path(str(conformance.__file__)).parent
     if not file.is_relative_to(own):

@@ -1,4 +1,4 @@
-"""Three ways of prefill: one prompt a pass, padded prompts, prompts together with decoding rows."""
+"""Three ways of prefill: one prompt per pass, padded prompts, prompts with decoding rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conformance.reference.caches.wrap import shapes
 from conformance.reference.engine import ReferenceEngine, output
 from conformance.reference.forward import Feed, forward, single_row
 
-# For models whose recurrent state grows with the first tokens, as longcat_flash_ngram's last ids.
+# For models whose recurrent state grows with the first tokens, like longcat_flash_ngram's last ids.
 _WIDENS = (
     "rows of unequal length in one pass are not supported: the model's state widens with each of "
     "the first tokens"
@@ -20,7 +20,7 @@ _WIDENS = (
 
 
 class Solo(ReferenceEngine):
-    """One prompt a pass, with its own caches: nothing is ever padded, drafts neither."""
+    """One prompt per pass, with its own caches: nothing is ever padded, not even drafts."""
 
     name: ClassVar[str] = "reference_solo"
     capabilities: ClassVar[frozenset[Capability]] = ReferenceEngine.capabilities - {
@@ -29,7 +29,7 @@ class Solo(ReferenceEngine):
     pads: ClassVar[bool] = False
 
     def step(self) -> StepOutput:
-        """A decode pass, then the next piece of each prompt in a pass of its own."""
+        """A decode pass, then the next piece of each prompt in its own pass."""
         decoded, _ = self.decode()
         self.finish(decoded.events)
         self.admit()
@@ -42,7 +42,7 @@ class Solo(ReferenceEngine):
 
     @classmethod
     def apart(cls, model: Any) -> str:
-        """Also for states that grow: nothing pads them here."""
+        """Overridden because growing states are never padded here."""
         caches, widths = make_prompt_cache(model), set()
         for _ in range(2):
             single_row(model, Feed(caches, (0,)))
@@ -68,10 +68,10 @@ class Padded(ReferenceEngine):
 
 
 class Mixed(ReferenceEngine):
-    """Pieces of prompts and rows that decode in one pass.
+    """Pieces of prompts and decoding rows in one pass.
 
     The output of a row is chosen from the logits at the row's own last token, which need not be in
-    the last column. The last token of a prompt in pieces goes with its last piece.
+    the last column. The last token of a prompt in pieces is in its last piece.
     """
 
     name: ClassVar[str] = "reference_mixed"

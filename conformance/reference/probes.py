@@ -16,7 +16,7 @@ from conformance.reference.sequence import Sequence
 
 
 class Probed(Protocol):
-    """What of the reference engine is called, and what a wrong call could change."""
+    """The tested methods of the reference engine, and the state that a wrong call could change."""
 
     model: Any
     options: EngineOptions
@@ -70,7 +70,7 @@ def probe(engine: Probed, kind: str) -> ProbeResult:
 
 
 def _state(engine: Probed) -> dict[str, object]:
-    """What an invalid call could change: the stage, tokens and bytes of each request."""
+    """The state that an invalid call could change: stage, tokens and bytes of each request."""
     places = {
         "queue": engine.queue,
         "prefill": engine.prefilling,

@@ -17,7 +17,7 @@ def from_the_start(caches: Sequence[Any], kv: KvQuant, prompt_length: int) -> li
     """A row's caches, quantized if its prompt is not shorter than ``kv.start``.
 
     Raises:
-        Unsupported: another scheme than ``uniform``, or no layer that keeps all its keys.
+        Unsupported: a scheme other than ``uniform``, or no layer that keeps all its keys.
     """
     if kv.scheme != "uniform" or kv.bits != int(kv.bits):
         raise Unsupported(f"quantization {kv.scheme} with {kv.bits} bits is not supported")

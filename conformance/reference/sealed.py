@@ -1,7 +1,7 @@
-"""Folders of what is kept from run to run: files with a checksum that only this installation makes.
+"""Folders of stored data: files with a checksum that only this installation can make.
 
-A file that was edited, or copied from another installation, counts as none and is removed. A folder
-that somebody else owns, or that others may write to, is not used.
+A file that was edited, or copied from another installation, counts as missing and is removed. A
+folder that somebody else owns, or that others may write to, is not used.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _KEY_BYTES = 32
 
 
 class SealedFolder:
-    """Files below a folder, which is made when the first is written.
+    """Files below a folder, which is made when the first file is written.
 
     Args:
-        folder: the key of the checksums lies beside it, for its owner alone.
+        folder: the folder; the key of the checksums is next to it, readable only by its owner.
 
     Attributes:
         distrusted: a sentence if the folder cannot be trusted and is not used; else empty.
@@ -37,9 +37,9 @@ class SealedFolder:
         self.distrusted = _distrusted(self._home) or _distrusted(folder)
 
     def read(self, path: Path) -> bytes | None:
-        """The content of a file; ``None`` if it is not there, or not as it was written.
+        """The content of a file; ``None`` if it is missing or was changed.
 
-        What is not as it was written is removed.
+        A changed file is removed.
         """
         if self.distrusted:
             return None
@@ -56,7 +56,7 @@ class SealedFolder:
         return None
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write a file whole or not at all; nothing where the folder is not trusted.
+        """Write a file whole or not at all; write nothing if the folder is not trusted.
 
         Raises:
             OSError: it cannot be written.
@@ -70,7 +70,7 @@ class SealedFolder:
 
     @functools.cached_property
     def _key(self) -> bytes:
-        """The key, made where there is none; one of this process where it cannot be kept."""
+        """The key, made if there is none; a key of this process if it cannot be stored."""
         file = self._home / _KEY_FILE
         found = _read_key(file)
         if found is None:
@@ -82,7 +82,7 @@ class SealedFolder:
 
 
 def _make_key(file: Path) -> None:
-    """Of several processes that make one the first counts; none is seen unfinished."""
+    """If several processes make a key, the first counts; none is seen unfinished."""
     made = file.with_name(f".{_KEY_FILE}.{os.getpid()}-{secrets.token_hex(4)}")
     number = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(number, "wb") as unfinished:

@@ -22,16 +22,16 @@ class Sequence:
 
     Attributes:
         request: as the caller inserted it.
-        caches: its own, one for each layer.
-        todo: tokens that the model was not fed yet: of the prompt, then the last one produced.
+        caches: the row's own caches, one for each layer.
+        todo: tokens not yet fed to the model: of the prompt, then the last one produced.
         pieces: lengths into which the prompt is cut for prefill; empty in decode.
         sampler: chooses from logprobs ``[1, vocab]``; ``None`` is greedy.
         processors: change logits ``[1, vocab]``, given all tokens so far.
         history: tokens in the caches, including those of a prefix.
         produced: output tokens.
         hints: the tokens that a draft should predict, or ``None``.
-        pads: it may be in a pass with rows of another number of new tokens.
-        draft_caches: the draft model's own for this row; ``draft_fed`` of its tokens are in them.
+        pads: it may share a pass with rows of another number of new tokens.
+        draft_caches: the draft model's caches for this row; they hold ``draft_fed`` of its tokens.
     """
 
     request: Request
@@ -96,14 +96,14 @@ class Sequence:
 
 
 def pieces_of(request: Request, size: int, *, whole: bool) -> list[int]:
-    """Lengths into which a prompt is cut, as the single stream cuts it: all but its last token.
+    """Lengths into which a prompt is cut, as in the single stream: all but its last token.
 
     A segment's end is also the end of a piece.
 
     Args:
-        size: tokens of a piece at most.
-        whole: the last piece of a prompt that was cut has the last token too if there is room.
-            A prompt that fits into one piece always leaves its last token to the decode pass.
+        size: the most tokens of a piece.
+        whole: the last piece of a prompt that was cut also has the last token, if there is room. A
+            prompt that fits into one piece always leaves its last token to the decode pass.
     """
     segments = list(request.segments) or [len(request.prompt)]
     segments[-1] -= 1

@@ -1,8 +1,8 @@
 """The oracle's results for a checkpoint, cached on disk: streams and noise, one ``.npz`` for each.
 
 A folder holds the results of one checkpoint in one dtype on one device with one set of versions:
-with any other of them the numbers differ. A file is written whole or not at all; a file that was
-damaged afterwards is reported, removed, and made again.
+numbers depend on each of them. A file is written whole or not at all; a file that was damaged
+afterwards is reported, removed, and made again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from conformance.core import output_files
 from conformance.core.numerics import Envelope
 from conformance.core.trace import Stream
 
-# No library fits. diskcache is unmaintained and pickles, joblib.Memory pickles too: a file that
+# No library fits. diskcache is unmaintained and pickles, joblib.Memory pickles, too: a file that
 # somebody else wrote could run code. safetensors would do as the format, but has no checksum.
 
 T = TypeVar("T")
@@ -37,11 +37,11 @@ DAMAGE = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError),
     *(ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, MemoryError),
 )
-"""What a file raises in whose place is something else."""
+"""The exceptions raised by a damaged file, or by something else in its place."""
 
 
 class OracleCache(NamedTuple):
-    """Where an oracle stores its results, by the request that they are for."""
+    """Stores an oracle's results by request."""
 
     streams: MutableMapping[Any, Stream]
     envelopes: MutableMapping[Any, Envelope]
@@ -51,8 +51,8 @@ def oracle_cache(cache: Path, digest: str, made_by: Mapping[str, str]) -> Oracle
     """The cache of one checkpoint's oracle in ``cache``; new results are written there.
 
     Args:
-        digest: of the checkpoint.
-        made_by: versions, device and dtype: all else that the numbers depend on.
+        digest: the checkpoint's digest.
+        made_by: versions, device and dtype: everything else that the numbers depend on.
     """
     folder = folder_of(cache, digest) / _hash(json.dumps(dict(made_by), sort_keys=True))
     return OracleCache(
@@ -67,7 +67,7 @@ def folder_of(cache: Path, digest: str) -> Path:
 
 
 def sweep(folder: Path) -> list[str]:
-    """Remove the damaged files below ``folder``, a sentence for each, and unfinished ones."""
+    """Remove damaged files below ``folder``, with a sentence for each, and unfinished files."""
     removed = []
     for inner in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
         output_files.sweep(inner)
@@ -84,7 +84,8 @@ class ArrayFiles(MutableMapping[Any, T], Generic[T]):
 
     Args:
         folder: made when the first value is written.
-        pack: the arrays of a value; ``unpack`` makes the value again.
+        pack: converts a value to arrays.
+        unpack: converts arrays to the value.
     """
 
     def __init__(
@@ -137,11 +138,11 @@ class ArrayFiles(MutableMapping[Any, T], Generic[T]):
 def write_cached(path: Path, data: bytes) -> None:
     """Write a file of a cache, whose folder is made if it does not exist.
 
-    What killed processes left in the folder is removed.
+    Files that killed processes left in the folder are removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     output_files.sweep(path.parent)
-    # A file that is lost is made again.
+    # A lost file is made again.
     output_files.replace_whole(path, data, lasting=False)
 
 
@@ -151,7 +152,7 @@ def unwritable(folder: Path, error: OSError) -> str:
 
 
 def why_unwritable(cache: Path) -> str | None:
-    """A sentence if nothing can be cached in ``cache``, which is made if it does not exist."""
+    """A sentence if ``cache`` can't be used, which is made if it does not exist."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=cache):
@@ -161,7 +162,7 @@ def why_unwritable(cache: Path) -> str | None:
 
 
 def read_arrays(path: Path | BinaryIO) -> Arrays:
-    """The arrays of a file, by name; ``DAMAGE`` says what a damaged one raises."""
+    """The arrays of a file, by name; ``DAMAGE`` lists what a damaged file raises."""
     if isinstance(path, Path):
         check_file(path)
     # Reading a member to its end compares its checksum.
@@ -170,17 +171,17 @@ def read_arrays(path: Path | BinaryIO) -> Arrays:
 
 
 def check_file(path: Path) -> None:
-    """Check that a file can be read without waiting for ever, as for a pipe.
+    """Check that a file can be read without blocking for ever, as a pipe would.
 
     Raises:
-        OSError: it is no file, or is not there.
+        OSError: it is not a file, or does not exist.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError("it is no file")
 
 
 def remove(path: Path) -> None:
-    """Remove a file of a cache, or what lies in its place, if that may be."""
+    """Remove a file of a cache, or whatever is in its place, if permitted."""
     with contextlib.suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -189,8 +190,8 @@ def remove(path: Path) -> None:
 
 
 def remove_damaged(path: Path, error: Exception) -> str:
-    """Remove a damaged file; the sentence about it."""
-    if not isinstance(error, MemoryError):  # which may be this machine's
+    """Remove a damaged file; return the sentence about it."""
+    if not isinstance(error, MemoryError):  # which may be this machine's fault
         remove(path)
     reason = " ".join(str(error).split()) or type(error).__name__
     return f"{path}: the cached oracle is damaged ({reason}); it is made again"

@@ -22,7 +22,7 @@ from conformance.reference.oracle import STATELESS_STEPS, Oracle
 from conformance.reference.oracle_file import OracleFile
 from conformance.reference.store import OracleCache, oracle_cache
 
-# Makes the context that is entered for a run of the schedule of that name.
+# Makes the context for a run of the schedule with this name.
 Around = Callable[[str], AbstractContextManager[object]]
 
 
@@ -30,10 +30,10 @@ Around = Callable[[str], AbstractContextManager[object]]
 class Subject:
     """A family's model in one dtype, ready for every engine and scenario.
 
-    ``around`` is a context entered for each run of an engine, with the name of the schedule: a
-    fault is active there and nowhere else, so that the oracle stays right. ``file`` is where the
-    oracle's results are stored for later runs, for a tiny family. ``origin`` is where the model is
-    from, for engines that load it in a process of their own.
+    ``around`` is a context entered for each run of an engine, with the schedule's name: a fault is
+    active there and nowhere else, so that the oracle stays right. ``file`` stores the oracle's
+    results for later runs, for a tiny family. ``origin`` says where the model is from, for engines
+    that load it in their own process.
     """
 
     family: Family
@@ -61,7 +61,7 @@ class Subject:
         """Load the family's model.
 
         Args:
-            store: where the oracle's results of a tiny family are kept from run to run.
+            store: keeps the oracle's results of a tiny family between runs.
 
         Raises:
             ModelError: the library cannot build or load it.
@@ -84,7 +84,7 @@ class Subject:
         return cls(family, library, model, meter, oracle, phases, file=file, origin=origin)
 
     def model_for(self, engine: type[Engine]) -> Any:
-        """What an engine is made with: the loaded model, or where it is from."""
+        """What an engine is made with: the loaded model, or its origin."""
         elsewhere = engine.own_processes or Capability.SERVED in engine.capabilities
         return self.origin if elsewhere else self.model
 

@@ -1,8 +1,8 @@
-"""What everything that is stored depends on: what is installed, the machine, the settings.
+"""What all stored data depends on: installed packages, the machine, the settings.
 
-An ``Environment`` is taken before a library is imported, and once more when results are to be kept:
-what was installed, edited or moved in between shows as a difference. Contents count, as a record of
-versions may lie; a file is read again only if its size, times or inode differ.
+An ``Environment`` is taken before a library is imported, and again before results are stored: what
+was installed, edited or moved in between shows as a difference. Contents count, since recorded
+versions may be wrong; a file is read again only if its size, times or inode differ.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from conformance.reference.installed_files import (
 from conformance.reference.machine import device_facts, process_facts
 
 LIBRARIES = ("mlx_lm", "mlx_vlm")
-"""Packages whose modules count one by one, for what uses them; they may be edited in place."""
+"""Packages whose modules count separately, for their users; they may be edited in place."""
 
 _OWN = "own"
 _FAMILIES = "families"  # a family's file counts with the family
 _POWER = "power/"  # proves the checks: no result depends on it
-# A file system's clock is behind the process's by at most a tick of the kernel.
+# A file system's clock is at most one kernel tick behind the process's.
 _TICK_SECONDS = 0.02
 
 
 class Environment:
-    """All that is installed and set, as it was when this was made.
+    """Everything that is installed and set, at the time when this was made.
 
     Attributes:
-        began: when that was, in seconds since the epoch.
+        began: that time, in seconds since the epoch.
     """
 
     def __init__(self) -> None:
@@ -60,15 +60,15 @@ class Environment:
     @classmethod
     @functools.cache
     def first(cls) -> Environment:
-        """That of the first call in this process."""
+        """The environment at the first call in this process."""
         return cls()
 
     @functools.cached_property
     def installed(self) -> str:
-        """A hash of interpreter, machine, settings and all installed packages but this one.
+        """A hash of interpreter, machine, settings and all installed packages except this one.
 
-        Of ``LIBRARIES`` only files that are no modules count. Empty if the device has no name:
-        then nothing that is stored holds.
+        For ``LIBRARIES`` only files that are not modules count. Empty if the device has no name:
+        then no stored data is valid.
         """
         device = device_facts()
         if device is None:
@@ -77,12 +77,12 @@ class Environment:
 
     @property
     def whole(self) -> str:
-        """A hash of the same and of this package but its families; empty if ``installed`` is."""
+        """A hash of this and of this package without its families; empty if ``installed`` is."""
         return self.installed and digest(x.encode() for x in (self.installed, self.own("")))
 
     @property
     def contents(self) -> str:
-        """A hash of all files that count in ``whole``; it hangs on no settings."""
+        """A hash of all files that count in ``whole``, independent of settings."""
         return digest(x.encode() for x in (self._packages_digest, self.own("")))
 
     @functools.cached_property
@@ -94,10 +94,10 @@ class Environment:
 
     @functools.cache  # noqa: B019 - there is one for each process
     def own(self, *folders: str, but: tuple[str, ...] = ()) -> str:
-        """A hash of what is in folders of this package; families and ``power/`` are left out.
+        """A hash of the contents of folders of this package, except families and ``power/``.
 
         Args:
-            folders: with slashes, such as ``plugins/mlx_lm``; empty: all there is.
+            folders: with slashes, such as ``plugins/mlx_lm``; empty: all folders.
             but: names of folders that do not count.
         """
         begins = tuple(f"{_OWN} {folder}" for folder in folders)
@@ -115,11 +115,11 @@ class Environment:
         return self._modules[package]
 
     def unchanged(self, path: Path, seen: Signature | None = None) -> bool:
-        """Whether a file is what it was when this was made.
+        """Whether a file is unchanged since this was made.
 
         Args:
-            path: of a file, installed or not.
-            seen: what it was like when it was first opened, for what is not installed.
+            path: a file, installed or not.
+            seen: the signature at its first opening, for a file that is not installed.
         """
         now = signature(path)
         before = self._by_path.get(str(path), seen)
@@ -128,7 +128,7 @@ class Environment:
         return now is not None and max(now[1:3]) / 1e9 < self.began - _TICK_SECONDS
 
     def unchanged_modules(self, package: str) -> bool:
-        """Whether all modules of a package are what they were when this was made."""
+        """Whether all modules of a package are unchanged since this was made."""
         found = self._modules_of(package)
         return bool(found) and all(signature(path) == sign for path, sign in found.items())
 
@@ -171,7 +171,7 @@ def family_digest(family: Family) -> str:
 
 
 def _roots() -> Iterator[tuple[str, Path]]:
-    """The folders of installed files, each with a name that does not hang on where it is."""
+    """The folders of installed files, each with a name that does not depend on its location."""
     yield _OWN, Path(str(conformance.__file__)).parent
     found = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
     found += [Path(p) for p in sys.path if p and any(Path(p).glob("*.dist-info"))]

@@ -1,6 +1,6 @@
 """The scenario ladder: each rung adds one ingredient to the previous rung.
 
-Schedules and the witnesses that they reached their purpose; playing them is in ``run/``.
+Has the schedules, and the witnesses that they reached their purpose; ``run/`` runs them.
 """
 
 from conformance.scenarios.ladder import LADDER

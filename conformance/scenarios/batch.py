@@ -68,7 +68,7 @@ def _early_finish(brief: Brief) -> list[Schedule]:
     requests = [text_request(brief, f"r{n}", n, max_tokens=out) for n, out in outputs.items()]
     plain = Schedule("early_finish", (together(*requests),))
     schedules = [plain, lengthy.of_eight(brief), *stop_tokens.schedules(brief)]
-    # Engines in which requests arrive late have such schedules in `samplers`.
+    # Engines with late arrivals have such schedules in `samplers`.
     if brief.capabilities & _LATE_DEFAULTS == {Capability.DEFAULTS}:
         schedules.append(engine_sampling.ends_apart(brief))
     return schedules

@@ -12,9 +12,9 @@ from conformance.scenarios.scenario import Brief
 
 # Prompt lengths in tokens: one without prefill, then two, short, medium, long.
 ONE, TWO, SHORT, MEDIUM, LONG = 1, 2, 5, 11, 23
-# Output tokens of a request by default, and of one that others join or leave.
+# Default output tokens of a request, and of a request that others join or leave.
 OUTPUT, LASTING = 5, 7
-# Tokens of a prefill piece where prompts are cut. One size for all scenarios, so that the oracle's
+# Tokens of a prefill piece, if prompts are cut. One size for all scenarios, so that the oracle's
 # stream for a prompt in these pieces is made once. Divides none of the lengths above.
 PIECE = 4
 
@@ -22,9 +22,9 @@ PIECE = 4
 def begun_otherwise(
     brief: Brief, prompt: tuple[int, ...], taken: Collection[int]
 ) -> tuple[int, ...]:
-    """The prompt; with another first token if that is one of those ``taken``.
+    """The prompt; with another first token if that token is among ``taken``.
 
-    Prompts are drawn, so that two may begin alike by chance, or go on like an output.
+    Prompts are random, so two may begin alike by chance, or continue like an output.
     """
     if not prompt or prompt[0] not in taken:
         return prompt
@@ -42,7 +42,7 @@ def text_request(
     max_tokens: int = OUTPUT,
     **more: Any,
 ) -> Request:
-    """A request named ``name`` with the shared prompt of that length and variant.
+    """A request named ``name`` with the shared prompt of this length and variant.
 
     If every request of the family must hold a medium, one is added, with the variant as content.
     """
@@ -67,7 +67,7 @@ def media_request(
     max_tokens: int = OUTPUT,
     **more: Any,
 ) -> Request:
-    """A request named ``name`` with ``count`` media of that kind between two pieces of text.
+    """A request named ``name`` with ``count`` media of this kind between two pieces of text.
 
     ``size`` is the index of the first medium's size in the family's sizes; each further medium has
     the next size and content. With a single size all media have that size.
@@ -112,7 +112,7 @@ def gone(request_id: str, *, removed: bool = False) -> Trigger:
 def unlike(
     name: str, prompt: tuple[int, ...], *others: Request, brief: Brief, max_tokens: int = 2
 ) -> Request:
-    """A request whose prompt begins as none of the others does."""
+    """A request whose prompt begins differently from all others."""
     begun = begun_otherwise(brief, prompt, [other.prompt[0] for other in others])
     return Request(name, begun, max_tokens)
 

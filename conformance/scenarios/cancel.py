@@ -26,7 +26,7 @@ from conformance.scenarios.scenario import Brief, Scenario
 
 
 def _queued(brief: Brief) -> Schedule:
-    """Two rows decode; of four in the queue the first, third and last are removed; then all."""
+    """Two rows decode; the first, third and last of four queued requests are removed; then all."""
     lengths = {"a": SHORT, "b": MEDIUM, "c": TWO, "d": SHORT, "e": MEDIUM, "f": TWO}
     requests = [text_request(brief, name, n, max_tokens=5) for name, n in lengths.items()]
     return Schedule(
@@ -49,7 +49,7 @@ def _queued(brief: Brief) -> Schedule:
 
 
 def _prefill(brief: Brief) -> Schedule:
-    """Of four prompts in prefill a middle one, the first, the last are removed; another arrives."""
+    """A middle, the first and the last of four prompts in prefill are removed; another arrives."""
     requests = [
         text_request(brief, "a", LONG),
         text_request(brief, "b", LONG, variant=1),
@@ -101,7 +101,7 @@ def _prefill_all(brief: Brief) -> Schedule:
 
 
 def _decode(brief: Brief) -> Schedule:
-    """Of five decoding rows the first, last and middle are removed, then all; one more arrives."""
+    """The first, last and middle of five decoding rows are removed, then all; one more arrives."""
     lengths = {"a": SHORT, "b": LONG, "c": MEDIUM, "d": TWO, "e": MEDIUM}
     requests = [text_request(brief, name, n, max_tokens=LASTING) for name, n in lengths.items()]
     return Schedule(
@@ -120,7 +120,7 @@ def _decode(brief: Brief) -> Schedule:
 
 
 def _every_stage(brief: Brief) -> Schedule:
-    """One call removes a row that decodes, a prompt in prefill and a request that waits."""
+    """One call removes a decoding row, a prompt in prefill and a waiting request."""
     return Schedule(
         "every_stage",
         (
@@ -140,7 +140,7 @@ def _every_stage(brief: Brief) -> Schedule:
 
 
 def _longest(brief: Brief) -> list[Schedule]:
-    """Of two rows the longer is removed, in prefill or decode; the padded one left is then joined.
+    """The longer of two rows is removed, in prefill or decode; the padded one left is then joined.
 
     The padding left in prefill is not a multiple of a piece.
     """
@@ -168,9 +168,9 @@ def _longest(brief: Brief) -> list[Schedule]:
 
 
 def _rows(brief: Brief) -> Schedule:
-    """Of four rows that came together one is removed, then two; the last one ends by itself.
+    """One of four rows that arrived together is removed, then two; the last one ends by itself.
 
-    All that an engine needs for it is that it gives tokens step by step.
+    An engine only needs to give tokens step by step.
     """
     lengths = {"a": SHORT, "b": MEDIUM, "c": TWO, "d": LONG}
     requests = [text_request(brief, name, n, max_tokens=LASTING) for name, n in lengths.items()]
@@ -187,7 +187,7 @@ _TIMED = frozenset({Capability.STAGES, Capability.LATE_JOIN})
 def _cancelled(brief: Brief) -> list[Schedule]:
     """Removals in each stage.
 
-    An engine without pieces, stages or late joins plays what it can, and ``rows``.
+    An engine without pieces, stages or late joins runs what it can, and ``rows``.
     """
     cut, timed = Capability.CHUNKED in brief.capabilities, brief.capabilities >= _TIMED
     makers: tuple[Callable[[Brief], Schedule], ...]

@@ -14,7 +14,7 @@ class Choices(Protocol):
     """Makes choices. Each method's first outcome is the simplest."""
 
     def integer(self, low: int, high: int) -> int:
-        """``low`` to ``high``, both included."""
+        """``low`` to ``high``, inclusive."""
         ...
 
     def flag(self) -> bool:
@@ -22,7 +22,7 @@ class Choices(Protocol):
         ...
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of them."""
+        """One of the options."""
         ...
 
 

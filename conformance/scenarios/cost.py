@@ -1,6 +1,6 @@
-"""What work costs: schedules whose calls, rows, reads and bytes are counted and have limits.
+"""The cost of work: schedules whose calls, rows, reads and bytes are counted and have limits.
 
-The answers are checked as anywhere. The limits are in ``core/contracts.toml``.
+Results are checked as in any scenario. The limits are in ``core/contracts.toml``.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from conformance.scenarios.build import (
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 LATE = "late"
-"""The request that joins rows which decode."""
-# Tokens of the short and the long prompt, and of a piece; as published, and a part of it.
+"""The request that joins decoding rows."""
+# Tokens of the short and the long prompt, and of a piece: as published, and a fraction of it.
 PUBLISHED, TWENTIETH = (100, 10_000, 2048), (5, 500, 102)
-# Output tokens of rows beside which a late prompt is prefilled, and of it.
+# Output tokens of the rows during whose decoding a late prompt is prefilled, and of that prompt.
 LASTING, FEW = 12, 2
-# Steps of a long answer, each third of which is longer than what mlx-vlm clears after (50).
+# Steps of a long answer, each third of which exceeds mlx-vlm's clearing interval (50).
 MANY, SOME = 2000, 200
 LATE_PROMPT = 4 * PIECE + 1
 ENDS = (2, 9, 4, 7)
@@ -42,7 +42,7 @@ _BLOCK = 4
 
 
 def _counted(family: Family) -> str:
-    """Why its work is not counted; empty if it is."""
+    """Why the family's work is not counted; empty if it is."""
     return _not_among(family, contracts().families)
 
 
@@ -51,12 +51,12 @@ def _quantized_counted(family: Family) -> str:
 
 
 def long_counted(family: Family) -> str:
-    """Caches of the others are looked at in the scenario held, after a shorter answer."""
+    """The scenario held checks the caches of other families, after a shorter answer."""
     return _not_among(family, contracts().long)
 
 
 def _one_counted(family: Family) -> str:
-    """It hangs on the engine alone: the first family of each library shows it."""
+    """Depends only on the engine, so the first family of each library shows it."""
     return _not_among(family, {name: all_[:1] for name, all_ in contracts().families.items()})
 
 
@@ -85,7 +85,7 @@ def _positions(brief: Brief) -> list[Schedule]:
 
 
 def row(brief: Brief, index: int, max_tokens: int) -> Request:
-    """One of several rows of the same length, so that nothing is padded."""
+    """Several rows of the same length, so that nothing is padded."""
     return text_request(brief, f"r{index}", MEDIUM, variant=index, max_tokens=max_tokens)
 
 
@@ -173,7 +173,7 @@ def _prefix(brief: Brief) -> list[Schedule]:
 
 
 def a_hundredth(trace: Trace) -> bool:
-    """Both prompts came at once, and the long one took several pieces."""
+    """Both prompts arrived at once, and the long one took several pieces."""
     lengths = sorted(len(request.prompt) for request in trace.schedule.requests)
     pieces = sum(call.length > 1 for call in trace.computed)
     return lengths[0] * 100 == lengths[-1] and pieces > 3

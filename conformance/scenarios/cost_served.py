@@ -1,7 +1,7 @@
-"""What a server's own process computes, asked over HTTP: the counts of ``cost`` that it can note.
+"""The cost of a server's work, asked over HTTP: the counts of ``cost`` that it can record.
 
-The engine's own row decodes beside prompts that are to be taken together or come late, and beside
-an answer whose client leaves.
+The engine's own row decodes while prompts arrive that should share a pass or come late, and during
+an answer whose client disconnects.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def rejected() -> Witness:
 def limited_within() -> Witness:
     """A request reached its limit in a round in which it had a draft.
 
-    Some engines draft no further than the limit, so that all of the draft may be given.
+    Some engines draft no further than the limit, so that the whole draft may be accepted.
     """
     return Witness(
         "a limit within a draft",
@@ -58,7 +58,7 @@ def limited_within() -> Witness:
 
 
 def stopped_within() -> Witness:
-    """A request ended with a stop sequence before the end of what its draft could have given."""
+    """A request ended with a stop sequence before the end of its draft."""
     return Witness(
         "a stop within a draft",
         lambda t: any(
@@ -69,7 +69,7 @@ def stopped_within() -> Witness:
 
 
 def sampled_in_part() -> Witness:
-    """Of a draft for a request with a sampler some first tokens were accepted, but not all."""
+    """Some first tokens of a draft for a request with a sampler were accepted, but not all."""
     return Witness(
         "a sampled draft accepted in part",
         lambda t: any(
@@ -90,7 +90,7 @@ def verified_together(count: int) -> Witness:
 
 
 def waits_while_drafting() -> Witness:
-    """A request that arrived while others drafted was completed."""
+    """A request that arrived while others used drafts was completed."""
 
     def seen(trace: Trace) -> bool:
         waiting = {
@@ -105,7 +105,7 @@ def waits_while_drafting() -> Witness:
 
 
 def _rounds(trace: Trace) -> Iterator[_Round]:
-    """All drafts of all requests; ``last`` are those with which their request ended."""
+    """All drafts of all requests; ``last`` are the drafts with which their request ended."""
     for request in trace.schedule.requests:
         name, current = request.request_id, None
         for step in trace.steps:

@@ -1,8 +1,8 @@
 """Random schedules over all features, built from ``Choices``.
 
-Runs for false alarms use random numbers; exploring uses Hypothesis, which also shrinks schedules:
-the first of a choice's options is the simplest. Prompts are those of the ladder, so that one stream
-of the oracle serves many schedules.
+The search for false alarms uses random numbers; exploring uses Hypothesis, which also shrinks
+schedules: the first of a choice's options is the simplest. Prompts are shared with the ladder, so
+that one stream of the oracle serves many schedules.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Space:
     """The largest schedules to make.
 
     Attributes:
-        requests: at most.
-        tokens: output tokens of a request, at most.
-        lengths: of prompts, the shortest first.
+        requests: the most requests.
+        tokens: the most output tokens of a request.
+        lengths: lengths of prompts, the shortest first.
         variants: prompts of each length.
-        latest: steps between one arrival and the next, at most.
+        latest: the most steps between successive arrivals.
     """
 
     requests: int = 3
@@ -168,7 +168,7 @@ def _prompted(
     name: str,
     more: dict[str, Any],
 ) -> Request:
-    """A request with a prompt of its own, with a prefix shared by others, or with a medium."""
+    """A request with its own prompt, with a prefix shared by others, or with a medium."""
     if Feature.MEDIA in features and choices.flag():
         return _medium(choices, brief, name, more)
     if Feature.CACHING in features and choices.flag():
@@ -207,7 +207,7 @@ def _continued(
         return request
     source = choices.pick(sources)
     after = choices.integer(0, source.max_tokens - 1) or None
-    own = {"stop": (), "segments": ()}  # its stops would be those of another stream
+    own = {"stop": (), "segments": ()}  # its stops would match another stream
     going_on = Continuation(source.request_id, after)
     return msgspec.structs.replace(request, continues=going_on, **own)
 

@@ -1,7 +1,7 @@
-"""A sampler and processors of the engine itself, for requests that bring none; and samplers.
+"""Engine-level default samplers and processors, alone and mixed with per-request ones.
 
-An engine keeps a row's own sampler and processors beside those of the engine. Rows of both kinds
-join each other here in both orders. All prompts have one length: padding has scenarios of its own.
+An engine keeps per-request samplers and processors in addition to its defaults. Rows of both kinds
+join each other here in both orders. All prompts have one length: padding has its own scenarios.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from conformance.scenarios.lengthy import if_it_fits
 from conformance.scenarios.row_processors import bias
 from conformance.scenarios.scenario import Brief
 
-# Takes the second likeliest token: never at random, and never what an engine takes by itself.
+# Takes the second likeliest token: never random, and never the engine's own choice.
 SECOND = Sampler("rank", {"rank": 1})
-# Of the likely tokens it takes the least likely one, each row by itself.
+# Takes the least likely of the likely tokens, for each row separately.
 UNLIKELY = Sampler(
     "library", {"temp": 0.7, "xtc_probability": 1.0, "xtc_threshold": 0.05, "top_k": 1}
 )
 # The smallest nucleus holds only the best token; another row's would hold more, or none.
 NUCLEUS = Sampler("library", {"temp": 0.7, "top_p": 0.01})
-# Buffers of a row's tokens grow by so many (mlx_lm/models/cache.py:1469).
+# Buffers of a row's tokens grow by this many (mlx_lm/models/cache.py:1469).
 STEP = 256
 OF_DEFAULTS = frozenset({Capability.DEFAULTS, Capability.PROCESSORS, Capability.LATE_JOIN})
 
 
 def default_schedules(brief: Brief) -> list[Schedule]:
-    """Those for the scenario ``samplers`` that the engine can play."""
+    """Schedules for the scenario ``samplers`` that the engine can run."""
     found: list[Schedule] = []
     if brief.capabilities >= OF_DEFAULTS:
         found += [_own_joins_defaults(brief), _defaults_join_own(brief)]
@@ -58,14 +58,14 @@ def default_schedules(brief: Brief) -> list[Schedule]:
         found += _compared(brief)
     if Capability.DEFAULTS in brief.capabilities:
         found += [_of_engine(brief, "engines_xtc", UNLIKELY)]
-        # Where tokens are much alike, the smallest nucleus has several.
+        # If many tokens are equally likely, the smallest nucleus has several.
         best = replace(NUCLEUS, args=NUCLEUS.args | {"top_k": 1})
         found += [_of_engine(brief, "engines_top_p", best)]
     return found
 
 
 def ends_apart(brief: Brief) -> Schedule:
-    """Rows that end at different steps, all with the engine's own sampler and processors."""
+    """Rows that end at different steps, all with the engine's default sampler and processors."""
     options, given = _defaults(brief)
     outputs = {LONG: 2, SHORT: 6, MEDIUM: 1, TWO: 4}
     rows = [text_request(brief, f"r{n}", n, max_tokens=out, **given) for n, out in outputs.items()]
@@ -73,7 +73,7 @@ def ends_apart(brief: Brief) -> Schedule:
 
 
 def _defaults(brief: Brief) -> tuple[EngineOptions, dict[str, Any]]:
-    """The options of an engine with a sampler and a processor, and what its rows are to have."""
+    """Options of an engine with a sampler and a processor, and the expected ones of its rows."""
     given = {"sampler": SECOND, "processors": (bias(brief, 0),)}
     return EngineOptions(sampler=SECOND, processors=(bias(brief, 0),)), given
 
@@ -86,7 +86,7 @@ def _plain(brief: Brief, given: dict[str, Any]) -> tuple[Request, ...]:
 
 
 def _own(brief: Brief, given: dict[str, Any]) -> list[Request]:
-    """A request with processors of its own and, where engines take one, one with a sampler."""
+    """A request with its own processors and, if engines accept one, a request with a sampler."""
     own = {"processors": (bias(brief, 1),)}
     found = [
         text_request(brief, "processors", MEDIUM, variant=2, max_tokens=LASTING, **given | own)
@@ -100,7 +100,7 @@ def _own(brief: Brief, given: dict[str, Any]) -> list[Request]:
 
 
 def _of_engine(brief: Brief, name: str, sampler: Sampler) -> Schedule:
-    """Rows that all have a sampler that filters by what is likely in its own row; no padding."""
+    """Rows whose samplers filter by what is likely in their own row; no padding."""
     rows = [
         text_request(brief, f"r{variant}", MEDIUM, variant=variant, max_tokens=3, sampler=sampler)
         for variant in range(3)
@@ -120,7 +120,7 @@ def _own_joins_defaults(brief: Brief) -> Schedule:
 
 def _defaults_join_own(brief: Brief) -> Schedule:
     options, given = _defaults(brief)
-    # Each in a call of its own: see the adapter of mlx-lm.
+    # Each in its own call: see the adapter of mlx-lm.
     first: list[Arrival] = [together(request) for request in _own(brief, given)]
     late = together(*_plain(brief, given), when=produced("processors", 2))
     return Schedule("defaults_join_own", (*first, late), options=options)
@@ -138,7 +138,7 @@ def _history_grows(brief: Brief) -> Schedule:
 
 
 def _of_one_token(brief: Brief) -> Schedule:
-    """Penalties, each of one, over prompts of one token: there is no history before the first."""
+    """Penalties, each alone, for prompts of one token, without history before the first."""
     penalties = (
         {"presence_penalty": 1.0},
         {"repetition_penalty": 0.6, "repetition_context_size": 12},
@@ -159,7 +159,7 @@ def _of_one_token(brief: Brief) -> Schedule:
 
 
 def _of_twenty(brief: Brief) -> Schedule:
-    """Penalties over the library's own number of last tokens, in prompts of more; one pad token."""
+    """Penalties over the library's default number of tokens, in longer prompts; one pad token."""
     penalties = ({"presence_penalty": 1.0}, {"repetition_penalty": 1.4}, {"frequency_penalty": 1.0})
     rows = [
         text_request(
@@ -176,7 +176,7 @@ def _of_twenty(brief: Brief) -> Schedule:
 
 
 def _two_into_prefill(brief: Brief) -> Schedule:
-    """Two rows join one whose prompt is half done: their caches hold nothing yet, its own do."""
+    """Two rows join a row whose prompt is half done: their caches are empty, its cache is not."""
     half = text_request(brief, "half_done", LONG, max_tokens=2)
     two = [
         text_request(brief, f"r{n}", n, max_tokens=2, processors=(bias(brief, n),))
@@ -187,7 +187,7 @@ def _two_into_prefill(brief: Brief) -> Schedule:
 
 
 def _compared(brief: Brief) -> list[Schedule]:
-    """What the library's sampler draws for rows that share it, filter by filter and all in one.
+    """What the library's sampler draws for rows that share it, with each filter and with all.
 
     Temperatures are high: unlikely tokens are drawn unless a filter removes them. The largest XTC
     threshold removes none: no two tokens have more than half each.

@@ -1,7 +1,7 @@
-"""Which capabilities of an engine a run of a schedule really used.
+"""Which capabilities of an engine a run of a schedule used.
 
-Only those that an engine can lack are here; what a server alone can do is asked by scenarios that
-exist for nothing else.
+Only capabilities that an engine can lack are here; capabilities of servers have their own
+scenarios, which exist for nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _REPORTED = {Stage.PREFILL, Stage.DECODE}
 
 
 def _pieces(trace: Trace) -> bool:
-    """Whether a prompt was processed in more steps than that of its last token and one more."""
+    """Whether a prompt took more steps than one piece and the step of its last token."""
     counts = Counter(n for step in trace.steps for n, done in step.output.processed.items() if done)
     return max(counts.values(), default=0) > 2
 
@@ -65,6 +65,6 @@ USES: dict[Capability, Callable[[Trace], bool]] = {
 
 
 def exercised(trace: Trace) -> Iterator[Capability]:
-    """The capabilities that a run used; none of one that ended with an exception."""
+    """The capabilities that a run used; none if it ended with an exception."""
     if trace.failure is None and trace.steps:
         yield from (capability for capability, used in USES.items() if used(trace))

@@ -1,7 +1,7 @@
-"""What the rules of ``PrefixReuse`` let an engine reuse, foreseen from a schedule alone.
+"""What the rules of ``PrefixReuse`` let an engine reuse, predicted from a schedule alone.
 
-Each function below ``foreseen`` is for the witness of its name in ``reuse_witnesses``: whether a
-schedule can show it under such rules.
+Each function below ``foreseen`` belongs to the witness with its name in ``reuse_witnesses``:
+whether a schedule can show it under these rules.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from conformance.core.prefix_reuse import PrefixReuse
 from conformance.core.schedule import Arrival, Schedule, Stage
 
-# Whether a schedule can show a witness on an engine with such rules.
+# Whether a schedule can show a witness on an engine with these rules.
 Reach = Callable[[Schedule, PrefixReuse], bool]
 
 
@@ -65,7 +65,7 @@ def part_reused(schedule: Schedule, reused: dict[str, int]) -> bool:
         earlier = [(common(prompt, prompts[n]), len(prompts[n])) for n in names[:place]]
         within_block = any(count < shared for shared, _ in earlier)
         lengths = [length for shared, length in earlier if shared == count]
-        # One that was kept whole is reused whole, whatever others have of it.
+        # A prompt that was kept whole is reused whole, whatever parts others have of it.
         cut = count % block_size(schedule) and lengths and count < min(lengths)
         if within_block or cut:
             return True
@@ -114,5 +114,5 @@ def removed(stage: Stage) -> Reach:
 
 
 def _decoding(arrival: Arrival) -> str:
-    """The request that decodes when these arrive; empty if their trigger is another one."""
+    """The request that decodes when these arrive; empty if they have another trigger."""
     return (arrival.when.request_id or "") if arrival.when.stage is Stage.DECODE else ""

@@ -28,7 +28,7 @@ from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 # For families without a window: the bound, in tokens, of the library's caches.
 BOUND = 8
-# A bound that is not met, and longer than most heads are wide.
+# A bound that is not reached, and longer than most heads are wide.
 ROOM = 40
 # A longer window, of a real checkpoint, would take thousands of steps; its tiny family has a short
 # one.
@@ -83,7 +83,7 @@ def _window(brief: Brief) -> list[Schedule]:
 
 
 def _brief(brief: Brief) -> Schedule:
-    """What is taken out is shorter than a window, whose storage is there as a whole."""
+    """The extracted cache is shorter than a window, whose storage is allocated as a whole."""
     first = text_request(brief, "first", TWO, max_tokens=2)
     more = text_request(
         brief, "more", SHORT, variant=1, max_tokens=3, continues=Continuation("first")
@@ -92,10 +92,10 @@ def _brief(brief: Brief) -> Schedule:
 
 
 def _roomy(brief: Brief) -> Schedule:
-    """Bounded caches that are never full: storage goes beyond what is used, and beyond a head.
+    """Bounded caches that are never full: storage exceeds the used part and a head's width.
 
-    A piece of one token makes the storage grow; the piece after it must not attend what is free.
-    Then another request goes on from what was taken out of such storage.
+    A piece of one token makes the storage grow; the piece after it must not attend to the free
+    part. Then another request continues from a cache extracted from such storage.
     """
     pieces = text_request(brief, "pieces", LONG, segments=(17, 1, 5), max_tokens=3)
     plain = text_request(brief, "plain", MEDIUM, variant=1, max_tokens=4)
@@ -174,7 +174,7 @@ def _prompt_cache(brief: Brief) -> list[Schedule]:
 
 
 def _between(brief: Brief) -> Schedule:
-    """New prompts on either side of one that goes on, by place and by length.
+    """New prompts around a continued one, by place and by length.
 
     The first row's cache may decide how all are merged, and rows may be sorted by length:
     https://github.com/ml-explore/mlx-lm/pull/842.
@@ -191,9 +191,9 @@ def _between(brief: Brief) -> Schedule:
 
 
 def _saved(brief: Brief) -> Schedule:
-    """Caches that come from a file, beside new prompts: of a prompt, and of such a row again.
+    """Caches loaded from a file, next to new prompts: of a prompt, and again of such a row.
 
-    What a cache's ``from_state`` forgets shows when rows are merged, masked or taken out.
+    State that a cache's ``from_state`` loses shows when rows are merged, masked or extracted.
     """
     first = text_request(brief, "first", MEDIUM, max_tokens=3)
     loaded = Continuation("first", saved=True)

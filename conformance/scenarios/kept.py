@@ -21,9 +21,9 @@ from conformance.scenarios.row_processors import bias
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 FEW = 2  # output tokens
-# Steps in which rows decode and nothing may grow.
+# Steps in which rows decode and memory must not grow.
 STEPS = 200
-# Tokens of a piece whose inputs are many times what a recurrent layer keeps of them.
+# Tokens of a piece whose inputs are many times larger than a recurrent layer's state.
 MANY = STEP
 # Rows of a batch whose buffers one short row might keep alive. The first is measured.
 LENGTHS = (SHORT, LONG, MEDIUM, LONG, MEDIUM, LONG, MEDIUM, LONG)
@@ -42,9 +42,9 @@ def _kept(brief: Brief) -> list[Schedule]:
 
 
 def _decoding(brief: Brief) -> Schedule:
-    """Rows that decode for a while; nothing may grow from step to step."""
+    """Rows that decode for a while; memory must not grow from step to step."""
     lengths = (MEDIUM, SHORT)
-    # It looks at no history: that is computed all the same, or it grows, too.
+    # It ignores the history, which must still be computed, or it grows, too.
     given = (bias(brief, 0),) if Capability.SAMPLERS in brief.capabilities else ()
     rows = [
         text_request(brief, f"of_{n}", n, max_tokens=LASTING, processors=given) for n in lengths
@@ -53,10 +53,10 @@ def _decoding(brief: Brief) -> Schedule:
 
 
 def _lasting(brief: Brief) -> Schedule:
-    """Rows that decode for long: what lives beside their caches stays the same.
+    """Rows that decode for long: memory outside their caches stays the same.
 
-    Two, where ``decoding`` is not played, of one length: then their padding decides nothing, and
-    need never be computed, as with the counters of https://github.com/Blaizzy/mlx-vlm/pull/1984.
+    If ``decoding`` is not run, two rows of one length: then their padding decides nothing, and need
+    never be computed, as with the counters of https://github.com/Blaizzy/mlx-vlm/pull/1984.
     """
     names = ("one",) if Capability.WEIGHED in brief.capabilities else ("one", "other")
     rows = [
@@ -67,7 +67,7 @@ def _lasting(brief: Brief) -> Schedule:
 
 
 def _ended(brief: Brief, name: str, weigh: Weigh) -> Schedule:
-    """A short row's cache is kept after the batch has ended: it may hold only its own part."""
+    """A short row's cache is kept after the batch has ended: it must hold only its own part."""
     rows = [
         text_request(brief, f"row_{row}", length, variant=row // 3, max_tokens=FEW)
         for row, length in enumerate(LENGTHS)
@@ -87,10 +87,10 @@ def _resumed(brief: Brief) -> Schedule:
 
 
 def _piece(brief: Brief) -> Schedule:
-    """What is kept at the end of a prompt's piece may not hold what that piece was computed with.
+    """A cache kept at the end of a prompt's piece must not hold what the piece was computed with.
 
-    Of one row: what is cut out of several is weighed in ``computed``. Later the state of that row
-    is that of one token, and what it was made of is gone.
+    For one row: caches cut out of several rows are weighed in ``computed``. Later the row's state
+    is that of one token, and what it was computed from is freed.
     """
     pieces = (MANY, TWO)
     row = text_request(brief, "row", sum(pieces), max_tokens=FEW, segments=pieces)

@@ -1,4 +1,4 @@
-"""Schedules about what a server keeps: sequences of several kinds, bounds, a few tokens.
+"""Schedules for a server's sequence store: sequences of several kinds, limits, a few tokens.
 
 Only for engines that keep the cache at the end of each piece.
 """
@@ -27,7 +27,7 @@ _SYSTEM, _FEW = 16, 2
 
 
 def schedules(brief: Brief) -> list[Schedule]:
-    """All that the engine can play; the more, if it reports what it keeps."""
+    """All schedules that the engine can run; more if it reports the store's content."""
     if Capability.SEGMENTS not in brief.capabilities:
         return []
     found = [_no_room(brief), _first_pieces(brief)]
@@ -37,9 +37,9 @@ def schedules(brief: Brief) -> list[Schedule]:
 
 
 def _bounded(brief: Brief) -> list[Schedule]:
-    """Conversations of three pieces, kept in kinds of their own: there is room for some of them.
+    """Conversations of three pieces, stored with different kinds; only some of them fit.
 
-    The last of them come once more. Bounded by number and by bytes.
+    The last of them are repeated. The limit is a number or bytes.
     """
     system = brief.prompt(_SYSTEM)
     turns = [brief.prompt(SHORT, variant=8 + number) for number in range(4)]
@@ -48,7 +48,7 @@ def _bounded(brief: Brief) -> list[Schedule]:
         Request(f"r{place}", sum(pieces, ()), _FEW, segments=tuple(map(len, pieces)))
         for place, pieces in enumerate((*first, turns[3]) for first in asked)
     ]
-    # A prompt that parts from others after their first piece, and one that goes on from another.
+    # A prompt that differs from others after their first piece, and one that continues another.
     requests.append(Request("shorter", (*system, turns[2][0]), _FEW))
     requests.append(Request("longer", (*requests[1].prompt, *turns[2]), _FEW))
     bounds = {"by_number": PrefixCaching(snapshots=3), "by_bytes": PrefixCaching(times_first=2.5)}
@@ -57,7 +57,7 @@ def _bounded(brief: Brief) -> list[Schedule]:
 
 
 def _no_room(brief: Brief) -> Schedule:
-    """Two requests keep the same sequence. The next one may reuse it, and evicts it."""
+    """Two requests store the same sequence. The next one may reuse it, and evicts it."""
     names = ("twin", "other_twin", "again", "last")
     twin, other, again, last = (
         text_request(brief, name, MEDIUM, max_tokens=_FEW) for name in names
@@ -72,9 +72,9 @@ def _no_room(brief: Brief) -> Schedule:
 
 
 def _first_pieces(brief: Brief) -> Schedule:
-    """What is kept at the end of the first pieces of two prompts that are prefilled together.
+    """Caches kept at the end of the first pieces of two prompts that are prefilled together.
 
-    Two prompts begin with one of them each; caches that cannot be cut have nothing else to reuse.
+    Two prompts begin with one of them each; if caches can't be cut, nothing else can be reused.
     """
     one = text_request(brief, "one", LONG, max_tokens=_FEW, segments=(_SYSTEM, LONG - _SYSTEM))
     prompt = unlike("other", brief.prompt(LONG, variant=1), one, brief=brief).prompt

@@ -1,6 +1,6 @@
-"""Schedules that go on for long: prompts, outputs and batches past the sizes of storage.
+"""Long schedules: prompts, outputs and batches that exceed storage sizes.
 
-Caches grow by 256 slots, scans of recurrent layers go in pieces of 256, buffers of tokens by 256.
+Caches grow by 256 slots, recurrent layers scan in pieces of 256, token buffers grow by 256.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from conformance.scenarios.build import (
 from conformance.scenarios.scenario import Brief
 
 STEP = 256
-# Output tokens of a request that goes on for long.
+# Output tokens of a long request.
 MANY = 40
 # The rows of a large batch: lengths of prompts, and how many tokens each produces.
 _LENGTHS = (MEDIUM, LONG, SHORT, TWO, LONG, SHORT, MEDIUM, TWO)
@@ -29,9 +29,9 @@ _ENDS = (1, 3, 9, 2, 7, 4, 12, 5)
 
 
 def long_prompts(brief: Brief) -> list[Schedule]:
-    """Prompts past two steps of storage, of one step exactly, and short; then many tokens.
+    """Prompts longer than two storage steps, of exactly one, and short; then many tokens.
 
-    The last token of a prompt is processed by itself. None for a model without so many positions.
+    The last token of a prompt is processed separately. None for a model without enough positions.
     """
     lengths = (2 * STEP + 8, STEP + 1, SHORT)
     rows = [text_request(brief, f"r{n}", n, max_tokens=MANY) for n in lengths]
@@ -39,7 +39,7 @@ def long_prompts(brief: Brief) -> list[Schedule]:
 
 
 def long_pieces(brief: Brief) -> list[Schedule]:
-    """Pieces as long as a step of storage: two whole ones, one and a part, less than one."""
+    """Pieces as long as a storage step: two whole ones, one and a part, less than one."""
     lengths = (2 * STEP + 1, STEP + STEP // 4, SHORT)
     rows = [text_request(brief, f"r{n}", n, max_tokens=3) for n in lengths]
     options = EngineOptions(prefill_step_size=STEP)
@@ -58,7 +58,7 @@ def of_eight(brief: Brief) -> Schedule:
 
 
 def decode_of_eight(brief: Brief) -> Schedule:
-    """Of eight decoding rows two, then three, then two are removed; one joins those left."""
+    """Two, then three, then two of eight decoding rows are removed; one joins the rest."""
     rows = _rows(brief, (12,) * len(_ENDS))
     late = text_request(brief, "next", MEDIUM, variant=2, max_tokens=3)
     return Schedule(

@@ -1,4 +1,4 @@
-"""Rungs with images, videos and sounds beside text, and about state left on the model."""
+"""Rungs with images, videos and sounds in prompts, and with state left on the model."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _cancelled(brief: Brief, kind: str) -> Iterator[Schedule]:
 def _removal(
     brief: Brief, kind: str, stage: str, when: Trigger, options: EngineOptions
 ) -> Schedule:
-    """A request with a medium is removed while text beside it continues; one more arrives."""
+    """A request with a medium is removed while another with text continues; one more arrives."""
     one = media_request(brief, "one", kind, after=MEDIUM, max_tokens=LASTING)
     text = text_request(brief, "text", LONG, max_tokens=LASTING)
     late = text_request(brief, "next", SHORT, max_tokens=3)
@@ -174,7 +174,7 @@ def _slots(brief: Brief, kind: str) -> Iterator[Schedule]:
 
 
 def _stale(brief: Brief) -> list[Schedule]:
-    """One request after the other on one model, each different from the previous one."""
+    """Requests in turn on one model, each different from the previous one."""
     lengths = {"long": LONG, "short": SHORT, "medium": MEDIUM}
     requests = [text_request(brief, name, n, max_tokens=4) for name, n in lengths.items()]
     for kind in brief.modalities:

@@ -1,4 +1,4 @@
-"""Witnesses about requests with media: which rows were beside them, where spans were cut."""
+"""Witnesses about requests with media: the rows next to them, and where spans were cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Witnesses about a pool of kept prefixes: what was given up, held, found in files."""
+"""Witnesses about a prefix pool: prefixes evicted, in use, or found in files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SEVERAL = 2
 
 
 def given_up() -> Witness:
-    """A kept block or snapshot was kept no more after a call."""
+    """A stored block or snapshot was evicted by a call."""
     return Witness(
         "a kept prefix that is given up",
         lambda trace: any(
@@ -53,7 +53,7 @@ def behind_memory() -> Witness:
 
 
 def tenants_apart() -> Witness:
-    """Each tenant reused what it had asked before, and nothing before it had."""
+    """Each tenant reused its own earlier prompts; its first request reused nothing."""
 
     def seen(trace: Trace) -> bool:
         tenants = {r.request_id: r.tenant for r in trace.schedule.requests}
@@ -64,7 +64,7 @@ def tenants_apart() -> Witness:
 
 
 def _read(before: Pooled, call: Pooled) -> bool:
-    """Whether a prefix was found that was none of those in memory before."""
+    """Whether a prefix was found that was not in memory before."""
     if call.call not in {PoolCall.FIND_SNAPSHOT, PoolCall.FIND_ON_DISK} or not call.on_disk:
         return False
     known = {name.tokens[: call.found] for name in before.sizes}

@@ -2,8 +2,8 @@
 
 A prompt of ``LONG`` tokens comes first, then prompts that share parts of it. The cache keeps whole
 blocks (or snapshots of a whole prompt), so shared parts end at a block's edge, one token before it,
-one after it and inside of it. What a prompt has of its own never goes on like what is kept,
-whatever is drawn: caches that are cut at any token would else reuse more of it.
+one after it and inside it. A prompt's own part never continues like a stored one, whatever is
+drawn: otherwise caches that are cut at any token would reuse more of it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from conformance.scenarios.scenario import Brief, Scenario
 # Tokens of a block. By default, prompts of less than 16 tokens get no snapshot.
 BLOCK = 4
 SHARED = 4 * BLOCK
-# Another prompt beside the long one, long enough for a snapshot.
+# Another prompt, long enough for a snapshot.
 OTHER = SHARED + 2
 # Output tokens of a prompt of which only the start matters, and of all others.
 FEW, SOME = 2, 3
@@ -76,7 +76,7 @@ def _after(
 ) -> Request:
     """A prompt with the first ``shared`` tokens of the long one, and ``more`` of its own.
 
-    The others, which share no less, go on otherwise.
+    Other prompts, which share at least as much, continue differently.
     """
     kept = _kept(brief, _first(brief, FEW))
     taken = {*kept[shared : shared + 1], *(other.prompt[shared] for other in others)}
@@ -98,7 +98,7 @@ def _swapped(brief: Brief) -> Request:
 
 
 def _in_turn(brief: Brief) -> Schedule:
-    """One after the other: other ends, a longer prompt, whole blocks only, blocks swapped."""
+    """One after the other: different ends, a longer prompt, whole blocks only, swapped blocks."""
     requests = [
         _first(brief, FEW),
         _after(brief, "in_block", SHARED + 2, SHORT),
@@ -123,9 +123,9 @@ def _beside_cold(brief: Brief) -> Schedule:
 
 
 def _forks(brief: Brief) -> Schedule:
-    """Several go on from one prompt at once, each by its own length: prefixes of one length.
+    """Several prompts continue one prompt at the same time, each by its own length.
 
-    Only what is new is padded then, in place: mlx-vlm 0.7.3 kept a mask that was made before.
+    Then only the new part is padded, in place: mlx-vlm 0.7.3 kept a mask that was made before.
     """
     rows: list[Request] = []
     for name, more in {"by_five": SHORT, "by_eleven": MEDIUM, "by_two": TWO}.items():
@@ -135,7 +135,7 @@ def _forks(brief: Brief) -> Schedule:
 
 
 def _late(brief: Brief) -> Schedule:
-    """A prompt joins decoding rows, among them the one whose prefix it reuses.
+    """A prompt joins decoding rows, including the one whose prefix it reuses.
 
     Then one reuses the other of the two that were prefilled together. Their snapshots are taken one
     token apart, when a window's storage has wrapped around.
@@ -210,7 +210,7 @@ def _penalised(brief: Brief) -> list[Schedule]:
 
 
 def _media(brief: Brief, kind: str) -> Schedule:
-    """The same text around the same and another medium of equal size; then other text after it."""
+    """The same text around equal and different media of one size; then other text after it."""
     size = brief.sizes[kind][0]
 
     def shows(name: str, content: int, variant: int = 0) -> Request:

@@ -1,8 +1,8 @@
-"""What a server's pool of prefixes keeps, holds and gives up, in memory and in files.
+"""What a server's prefix pool stores, holds and evicts, in memory and in files.
 
-No output is wrong where a pool keeps too much or counts wrongly: engines that report what they keep
-are held to its rules. Prompts begin with one of two texts, so that what is kept of them shares
-blocks. A snapshot is kept only of a prompt of 16 tokens or more.
+If a pool stores too much or counts wrongly, no output is wrong, so engines that report its content
+are checked against its rules. Prompts begin with one of two texts, so that stored prefixes share
+blocks. Only a prompt of 16 tokens or more gets a snapshot.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from conformance.scenarios.build import LONG, MEDIUM, PIECE, SHORT, begun_otherw
 from conformance.scenarios.scenario import Brief, Scenario
 
 BLOCK = 4
-# Output tokens: the first comes of the prompt, the second of the cache that is kept of it.
+# Output tokens: the first comes from the prompt, the second from its stored cache.
 FEW = 2
-# Tokens of a block by default, and of a prompt of two of them and more.
+# Tokens of a default block, and of a prompt of more than two blocks.
 SERVED, TWO_BLOCKS = 16, 37
-# What the server keeps if nothing is set.
+# What the server stores by default.
 DEFAULTS = PrefixCaching(blocks=2048, block_size=SERVED, snapshots=2, interval=2048, disk=True)
 
 
@@ -45,7 +45,7 @@ def _prefix_store(brief: Brief) -> list[Schedule]:
 
 
 def _texts(brief: Brief) -> list[Request]:
-    """Five prompts: some share four blocks, one begins otherwise; then some of them come again."""
+    """Five prompts: some share four blocks, one begins differently; then some are repeated."""
     shared, size = brief.prompt(LONG), 4 * BLOCK
     begun = begun_otherwise(brief, brief.prompt(LONG, variant=1), shared[:1])
     turns = [brief.prompt(MEDIUM, variant=5 + number) for number in range(2)]
@@ -74,7 +74,7 @@ def _caching(**options: float | bool) -> PrefixCaching:
 
 
 def _in_turn(brief: Brief) -> Iterator[Schedule]:
-    """One after the other, in a pool with room for some of them: by number and by bytes."""
+    """Requests in turn, with a pool that fits some of them: by number and by bytes."""
     bounds = {
         "by_number": _caching(blocks=8, snapshots=3),
         "by_bytes": _caching(times_first=2.5),
@@ -84,9 +84,9 @@ def _in_turn(brief: Brief) -> Iterator[Schedule]:
 
 
 def _held(brief: Brief) -> Schedule:
-    """Rows in one prefill, in pieces, hold the blocks that they reuse: there is no room for more.
+    """Rows in one prefill, in pieces, hold the blocks that they reuse: no room is left.
 
-    Then a prompt reuses what is left.
+    Then a prompt reuses the rest.
     """
     first, _, other, longer, other_again, again = _texts(brief)
     arrivals = (
@@ -101,7 +101,7 @@ def _held(brief: Brief) -> Schedule:
 
 
 def _served(brief: Brief) -> Schedule:
-    """As the server is set up by default: with prompts of one block, of two and of less."""
+    """The server's default settings, with prompts of one block, of two and of less."""
     shared = brief.prompt(TWO_BLOCKS)
     end = begun_otherwise(brief, brief.prompt(SHORT, variant=7), shared[SERVED + 1 : SERVED + 2])
     first, rest = Request("first", shared, FEW), Request("longer", shared + end, FEW)
@@ -117,9 +117,9 @@ def _served(brief: Brief) -> Schedule:
 
 
 def _files(brief: Brief) -> Iterator[Schedule]:
-    """Kept in files alone, behind a pool that has too little room, and by a server before.
+    """Stored in files alone, behind a pool that is too small, and by an earlier server.
 
-    All of one tenant, so that the key is not that of nobody.
+    All of one tenant, so that the key is not the one without a tenant.
     """
     bounds = {
         "files_alone": _caching(disk=True, times_first=0, snapshots=0),
@@ -132,7 +132,7 @@ def _files(brief: Brief) -> Iterator[Schedule]:
 
 
 def _tenants(brief: Brief) -> Schedule:
-    """The same prompt of two tenants and of none, then of each once more."""
+    """The same prompt for two tenants and for none, then for each again."""
     prompt = brief.prompt(LONG)
     if brief.required:
         medium = Media(brief.required, brief.sizes[brief.required][0])
@@ -149,7 +149,7 @@ def _tenants(brief: Brief) -> Schedule:
 
 
 def _quantized(brief: Brief) -> Iterator[Schedule]:
-    """Quantized keys and values, of which prefixes are reused alone, and in rows of one prefill."""
+    """Quantized keys and values: prefixes reused by one row, and by rows in one prefill."""
     sizes = brief.heads() if Capability.QUANTIZED in brief.capabilities else frozenset()
     groups = [group for group in KV_GROUPS if not any(size % group for size in sizes)]
     kinds = {}

@@ -62,7 +62,7 @@ def _quantized(brief: Brief) -> list[Schedule]:
 
 
 def _changing(brief: Brief, name: str, kv: KvQuant | None) -> Schedule:
-    """Prompts of different lengths, of which the first rows leave; a longer one joins.
+    """Prompts of different lengths; the first rows leave, and a longer one joins.
 
     The last row decodes two or more steps after each change: the first of them was computed before.
     """
@@ -76,7 +76,7 @@ def _changing(brief: Brief, name: str, kv: KvQuant | None) -> Schedule:
 
 
 def _unpadded(brief: Brief, kinds: dict[str, KvQuant]) -> Iterator[Schedule]:
-    """Prompts of one length, of which the first rows leave: correct even if padding is wrong."""
+    """Prompts of one length; the first rows leave: correct even if padding is wrong."""
     rows = (("first", 2), ("second", 3), ("last", 6))
     for name, kv in kinds.items():
         asked = [

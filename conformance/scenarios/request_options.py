@@ -28,9 +28,9 @@ from conformance.scenarios.build import (
 )
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 
-# Capabilities for requests that choose their tokens differently from the one beside them.
+# Capabilities for requests that choose their tokens differently from other rows.
 _SAMPLING = frozenset({Capability.SAMPLERS, Capability.LATE_JOIN})
-# Invalid calls that are made together; those not listed are bad batch sizes.
+# Invalid calls that are made together; calls not listed are bad batch sizes.
 _PROBE_GROUPS = {
     "mismatched_lists": ("mismatched_",),
     "bad_requests": ("empty_", "zero_max", "negative_max"),
@@ -80,7 +80,7 @@ def _stop_sequences(brief: Brief) -> list[Schedule]:
 
 
 def _stop_edges(brief: Brief) -> Schedule:
-    """Sequences that are empty, match at the first token, or never: too long, or over the start."""
+    """Sequences that are empty, match the first token, or never: too long, or across the start."""
 
     def tokens(request: Request) -> tuple[int, ...]:
         return brief.solo(request, EngineOptions()).tokens
@@ -92,18 +92,18 @@ def _stop_edges(brief: Brief) -> Schedule:
     low, high = brief.tokens
     unseen = next(t for t in range(low, high) if t not in {*tokens(first), *tokens(cut)})
     stops: dict[str, tuple[tuple[int, ...], ...]] = {
-        # An empty one matches nothing, by itself or beside others.
+        # An empty sequence matches nothing, alone or with others.
         "empty": ((),),
         "first": ((), tokens(first)[:1]),
         "too_long": ((*tokens(cut), unseen),),
         # The prompt's last token is not part of the output.
         "over_start": ((start.prompt[-1], tokens(start)[0]),),
-        # It matches when the limit is reached as well.
+        # It matches exactly when the limit is reached.
         "with_last": (tokens(last)[-2:],),
     }
     rows = [text_request(brief, "empty", TWO, variant=1), first, cut, start, last]
     if Capability.SAMPLERS in brief.capabilities:
-        # A shorter sequence ends inside of a longer one that goes on.
+        # A shorter sequence ends inside a longer one that continues.
         inside = text_request(brief, "inside", MEDIUM, variant=1, max_tokens=LASTING)
         rows.append(inside)
         begun = tokens(inside)
@@ -132,7 +132,7 @@ def _sampled(brief: Brief) -> list[Schedule]:
     biased = Processor("library", {"logit_bias": bias})
     counting = Processor("library", {"frequency_penalty": 0.7, "presence_penalty": 0.3})
     seeded = [Sampler("seeded", {"temperature": 0.8, "seed": seed}) for seed in (1, 2, 3)]
-    # A least share of 1 leaves the likeliest token alone, which has just that share.
+    # A minimal share of 1 leaves only the likeliest token, which has exactly that share.
     chain = Sampler("library", {"temp": 0.7, "top_p": 0.95, "min_p": 1.0, "top_k": 1})
     rows = [
         text_request(brief, "plain", MEDIUM, max_tokens=6),
@@ -202,7 +202,7 @@ def _ragged(brief: Brief) -> tuple[Arrival, ...]:
 
 
 def _alike(brief: Brief) -> tuple[Arrival, ...]:
-    """Without padding, as a refused sampler harms what shares random numbers, not columns."""
+    """Without padding, since a refused sampler affects shared random numbers, not columns."""
     rows = [
         text_request(brief, name, SHORT, variant=n, max_tokens=3) for n, name in enumerate("ab")
     ]

@@ -1,4 +1,4 @@
-"""Witnesses about reused prefixes: which prompts reused one, and which rows were beside them."""
+"""Witnesses about reused prefixes: which prompts reused one, and the rows next to them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def beside_cold() -> Witness:
 
 
 def hit_with_processors() -> Witness:
-    """A prompt with logits processors of its own reused a prefix."""
+    """A prompt with its own logits processors reused a prefix."""
 
     def seen(trace: Trace) -> bool:
         has = {r.request_id for r in trace.schedule.requests if r.processors}
@@ -94,7 +94,7 @@ def evicted() -> Witness:
 
 
 def given_up(call: StoreCall) -> Witness:
-    """A kept sequence was given up at such a call, for what was kept or for room."""
+    """A stored sequence was evicted by such a call, to make room or to be replaced."""
 
     def seen(trace: Trace) -> bool:
         calls = [made for step in trace.steps for made in step.output.stored]
@@ -107,7 +107,7 @@ def given_up(call: StoreCall) -> Witness:
 
 
 def kinds_kept(count: int) -> Witness:
-    """Sequences of several kinds were kept, at once or one after the other."""
+    """Sequences of several kinds were stored, at once or one after the other."""
     return Witness(
         f"sequences of {count} kinds",
         lambda trace: (
@@ -119,7 +119,7 @@ def kinds_kept(count: int) -> Witness:
 
 
 def _or_prefixes(call: Stored) -> set[tuple[int, ...]]:
-    """What is kept after a call, and all prefixes of it: a longer sequence may take their place."""
+    """The sequences stored after a call, and their prefixes, which a longer one may replace."""
     kept = {one.tokens for one in call.kept} | {call.tokens}
     return {tokens[:count] for tokens in kept for count in range(len(tokens) + 1)}
 

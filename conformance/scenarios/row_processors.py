@@ -1,6 +1,6 @@
-"""Rows with processors of their own beside rows without, which leave and join.
+"""Rows with their own processors next to rows without, which leave and join.
 
-All prompts have one length: padding has scenarios of its own.
+All prompts have one length: padding has its own scenarios.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from conformance.scenarios.scenario import Brief
 
 
 def schedules(brief: Brief) -> list[Schedule]:
-    """All, for engines that take processors of a request and requests that join."""
+    """All schedules, for engines with per-request processors and late joins."""
     makers = (_processors_leave, _plain_joins, _plain_leaves, _penalties)
     return [make(brief) for make in makers]
 
 
 def bias(brief: Brief, number: int) -> Processor:
-    """A processor that looks at no history: it favours some tokens, others for other numbers."""
+    """A processor that ignores the history: it favours some tokens, others for other numbers."""
     low, high = brief.tokens
     count = high - low
     liked = {low + (count * part // 16 + number) % count for part in range(16)}
@@ -28,7 +28,7 @@ def bias(brief: Brief, number: int) -> Processor:
 def _processors_leave(brief: Brief) -> Schedule:
     """Rows with processors leave from between others; one without joins, then one with.
 
-    A list of rows that is empty by then is too short for both who join:
+    A list of rows that is empty by then is too short for both joining rows:
     https://github.com/Blaizzy/mlx-vlm/pull/1583.
     """
     outputs = {"a": 2, "plain": LASTING, "b": 4, "other": LASTING}
@@ -47,7 +47,7 @@ def _processors_leave(brief: Brief) -> Schedule:
 def _plain_joins(brief: Brief) -> Schedule:
     """A row with processors leaves; one without joins the other without, which then leaves, too.
 
-    A list that had entries for the first rows has none for the one that joins:
+    A list that had entries for the first rows has none for the joining row:
     https://github.com/Blaizzy/mlx-vlm/pull/1451.
     """
     rows = [
@@ -61,7 +61,7 @@ def _plain_joins(brief: Brief) -> Schedule:
 def _plain_leaves(brief: Brief) -> Schedule:
     """A row without processors leaves others without; then rows with processors join.
 
-    Lists that are cut only where some row has a processor are longer than the batch by then:
+    Lists that are cut only if some row has a processor are longer than the batch by then:
     https://github.com/ml-explore/mlx-lm/pull/1772.
     """
     rows = [
@@ -78,10 +78,10 @@ def _plain_leaves(brief: Brief) -> Schedule:
 
 
 def _penalties(brief: Brief) -> Schedule:
-    """Penalties count the tokens of their own row, its prompt's too; other rows have none."""
+    """Penalties count the tokens of their own row, including its prompt; other rows have none."""
     repeated = Processor("library", {"repetition_penalty": 1.4, "repetition_context_size": 12})
     counted = Processor("library", {"frequency_penalty": 0.7, "presence_penalty": 0.3})
-    # Right even where a single stream shows processors the last token of a prompt alone.
+    # Correct even if a single stream shows processors only the last token of a prompt.
     last = Processor("library", {"repetition_penalty": 3.0, "repetition_context_size": 1})
     own = {"repeated": (repeated,), "plain": (), "counted": (counted,), "last": (last,)}
     rows = [

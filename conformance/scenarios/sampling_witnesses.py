@@ -1,4 +1,4 @@
-"""What rows with samplers and processors have shown, read from a trace."""
+"""Witnesses about rows with samplers and processors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from conformance.core.trace import Trace
 
 
 def joined_either_way(trace: Trace) -> bool:
-    """Whether a row with processors of its own decoded beside one with the engine's."""
+    """Whether a row with its own processors decoded together with one that has the engine's."""
     options = trace.schedule.options
     names = {r.request_id: r.processors != options.processors for r in trace.schedule.requests}
     for step in trace.steps:
@@ -19,7 +19,7 @@ def joined_either_way(trace: Trace) -> bool:
 
 
 def chose_second(trace: Trace) -> bool:
-    """Whether the engine's sampler took another token than the likeliest."""
+    """Whether the engine's sampler took a token other than the likeliest."""
     options = trace.schedule.options
     own = {r.request_id for r in trace.schedule.requests if r.sampler == options.sampler}
     return options.sampler is not None and any(
@@ -32,7 +32,7 @@ def chose_second(trace: Trace) -> bool:
 
 
 def last_processor_left(trace: Trace) -> bool:
-    """Whether a row with processors decoded beside a row that had seen all other ones leave."""
+    """Whether a row with processors decoded next to a row that had seen all others leave."""
     has = {r.request_id for r in trace.schedule.requests if r.processors}
     decoding = [set(step.in_stage(Stage.DECODE)) for step in trace.steps]
     for index, rows in enumerate(decoding):

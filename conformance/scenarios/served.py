@@ -1,7 +1,7 @@
-"""What is asked of servers: the ladder's ingredients over HTTP, as far as clients can arrange it.
+"""Schedules for servers: the ladder's ingredients over HTTP, as far as clients can arrange it.
 
-A client sees neither the model's calls nor its batches. Where requests are to decode together, a
-long one of the engine's own is at work as they come, so that they wait and begin together.
+A client sees neither the model's calls nor its batches. For requests that should decode together, a
+long request of the engine itself is running when they arrive, so that they wait and begin together.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def in_flight(count: int) -> Witness:
 
 
 def _room(tokens: int) -> Callable[[Family], str]:
-    """Why a family does not apply that has fewer positions than ``tokens``."""
+    """Why a family with fewer positions than ``tokens`` does not apply."""
 
     def applies(family: Family) -> str:
         if family.longest is None or family.longest >= tokens:
@@ -85,7 +85,7 @@ def _together(brief: Brief) -> list[Schedule]:
 
 
 def _joins(brief: Brief) -> list[Schedule]:
-    """Requests come while others' answers are on their way, the engine's own the longest."""
+    """Requests arrive during others' answers; the engine's own answer is the longest."""
     long = text_request(brief, "long", LONG, max_tokens=4 * ANSWER)
     late = [text_request(brief, f"late{n}", n, max_tokens=ANSWER) for n in (SHORT, MEDIUM)]
     arrivals = (together(long), together(*late, when=produced("long", 3)))
@@ -93,7 +93,7 @@ def _joins(brief: Brief) -> list[Schedule]:
 
 
 def _ends(brief: Brief) -> list[Schedule]:
-    """Short answers beside long ones: most rows of the batch leave, one after the other."""
+    """Short answers next to long ones: most rows of the batch leave, one after the other."""
     outputs = (1, 40, 2, 3, 40, 1, 5, 40, 2, 8)
     rows = [
         text_request(brief, f"r{i}", (SHORT, MEDIUM, TWO)[i % 3], variant=i, max_tokens=n)
@@ -113,7 +113,7 @@ def _slots(brief: Brief) -> list[Schedule]:
 
 
 def _stops(brief: Brief) -> list[Schedule]:
-    """Sequences of the answers themselves, at their begin, within, and one that never comes."""
+    """Stop sequences from the answers: at the start, within, and one that never occurs."""
     low, high = brief.tokens
     rows = []
     for name, length, at in (("first", SHORT, 0), ("within", MEDIUM, 4), ("two", LONG, 7)):
@@ -134,7 +134,7 @@ def _stopped(trace: Trace) -> bool:
 
 
 def _samplers(brief: Brief) -> list[Schedule]:
-    """Requests with seeds beside plain ones: each gets what it gets alone."""
+    """Requests with seeds next to plain ones: each gets the same answer as alone."""
     seeded = [Sampler("server", {"temperature": 0.8, "seed": seed}) for seed in (1, 2)]
     narrow = Sampler("server", {"temperature": 0.7, "top_p": 0.6, "seed": 3})
     rows = [

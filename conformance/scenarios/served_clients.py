@@ -1,4 +1,4 @@
-"""Clients of a server that do more than ask: they go away, come by hundreds, or ask nonsense."""
+"""Clients of a server that disconnect, arrive by hundreds, or send invalid requests."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from conformance.scenarios.build import (
 )
 from conformance.scenarios.scenario import Brief
 
-# Output tokens of a request, and of one that others join: servers look for requests now and then.
+# Output tokens of a request, and of one that others join: servers look for requests only at times.
 ANSWER, LASTING = 24, 1200
 FLOOD, FLOOD_SLOTS = 320, 32
 _AGAIN = "again"
 BUSY = EngineOptions(busy=True)
-# A request joins if so many tokens of an answer at work are still to come: servers look for new
-# requests now and then, and no machine makes so many meanwhile.
+# A request joins if at least this many tokens of a running answer are still to come: servers look
+# for new requests only at times, and no machine generates so many meanwhile.
 RUNNING = 3000
 JOINED = "tokens of an answer that a joining request waited for"
-"""What a server's engine claims of each request that joined such an answer."""
+"""The engine's claim about each request that joined such an answer."""
 
 
 def alone(brief: Brief) -> list[Schedule]:
-    """One request after the other, in pieces and in one piece; fields that few clients send."""
+    """Requests in turn, answered in pieces and as a whole; fields that few clients send."""
     ways = {"chat": Asked(), "whole": Asked(streamed=False)}
     if Capability.COMPLETIONS in brief.capabilities:
         ways |= {"text": Asked(chat=False), "whole_text": Asked(streamed=False, chat=False)}
@@ -65,7 +65,7 @@ def alone(brief: Brief) -> list[Schedule]:
 
 
 def prefixes(brief: Brief) -> list[Schedule]:
-    """Many prompts begin alike; then they begin otherwise; then as before."""
+    """Many prompts begin alike; then they begin differently; then as before."""
     rows = []
     for block, variant in enumerate((0, 1, 0)):
         begin = brief.prompt(LONG, variant)
@@ -87,18 +87,18 @@ def prefixes(brief: Brief) -> list[Schedule]:
 
 
 def joined(trace: Trace) -> bool:
-    """Whether a request came while a long answer was on its way."""
+    """Whether a request arrived during a long answer."""
     return any(claim.what == JOINED for step in trace.steps for claim in step.output.claims)
 
 
 def reused(trace: Trace) -> bool:
-    """Whether some prompt's begin was not computed again."""
+    """Whether the start of some prompt was not computed again."""
     return any(step.output.reused for step in trace.steps)
 
 
 def leaves(brief: Brief) -> list[Schedule]:
-    """Clients go away: in the middle of an answer, before it has begun, from the last slot."""
-    # The engine's own request has the other slot: its tokens count what the next one waits for.
+    """Clients disconnect: during an answer, before it has begun, from the last slot."""
+    # The engine's own request has the other slot: its tokens measure how long the next one waits.
     slot = EngineOptions(busy=True, prefill_batch_size=1, completion_batch_size=2)
     long = text_request(brief, "long", SHORT, max_tokens=2 * LASTING)
     rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (LONG, MEDIUM, TWO)]
@@ -126,13 +126,13 @@ def leaves(brief: Brief) -> list[Schedule]:
     ]
 
 
-# Of an answer that nobody reads: its tokens, and the text of each. Systems keep some megabytes for
-# a client that may read them yet, Linux up to 4; only then does a server wait for it.
+# An answer that nobody reads: its tokens, and the text of each. Systems buffer some megabytes for a
+# client, Linux up to 4; only then does a server wait for the client.
 _UNREAD, _WIDE = 120, 48000
 
 
 def _unread(brief: Brief) -> Schedule:
-    """A client reads nothing of its answer, which ends; it leaves while others decode."""
+    """A client does not read its answer, which ends; it disconnects while others decode."""
     unread = text_request(brief, "unread", SHORT, max_tokens=_UNREAD, asked=Asked(unread=True))
     beside = text_request(brief, "beside", SHORT, variant=1, max_tokens=2 * _UNREAD)
     after = [text_request(brief, f"next{i}", MEDIUM, variant=i, max_tokens=_UNREAD) for i in (0, 1)]
@@ -150,7 +150,7 @@ def _unread(brief: Brief) -> Schedule:
 
 
 def flood(brief: Brief) -> list[Schedule]:
-    """Ten times as many requests as rows; of some the client goes away."""
+    """Ten times as many requests as rows; the clients of some disconnect."""
     rng = np.random.default_rng((brief.seed, FLOOD))
     rows, removals = [], []
     for index in range(FLOOD):
@@ -169,7 +169,7 @@ def flood(brief: Brief) -> list[Schedule]:
         elif fate < 0.25:
             removals.append(Removal((row.request_id,), produced(row.request_id, 1)))
     options = EngineOptions(busy=True, completion_batch_size=FLOOD_SLOTS)
-    # Once all have ended comes a whole batch of longer answers, for which all slots must be free.
+    # After all have ended, a whole batch of longer answers follows and needs all slots.
     again = [
         text_request(brief, f"{_AGAIN}{i}", SHORT, variant=i % 4, max_tokens=2 * ANSWER)
         for i in range(FLOOD_SLOTS)
@@ -181,7 +181,7 @@ def flood(brief: Brief) -> list[Schedule]:
 
 
 def slots_again(trace: Trace) -> bool:
-    """Whether half of the slots were at work for those who came after the flood."""
+    """Whether half of the slots were used by requests after the flood."""
     return any(
         sum(name.startswith(_AGAIN) for name in step.in_stage(Stage.DECODE)) >= FLOOD_SLOTS // 2
         for step in trace.steps
@@ -189,7 +189,7 @@ def slots_again(trace: Trace) -> bool:
 
 
 def all_ended(trace: Trace) -> bool:
-    """Whether each request whose client stayed has its answer."""
+    """Whether each request whose client stayed was answered."""
     staying = {r.request_id for r in trace.schedule.requests} - trace.schedule.removed_ids
     return all(trace.stream(name).finish_reason is not None for name in staying)
 
@@ -209,7 +209,7 @@ _PROBE_GROUPS = {
 
 
 def malformed(brief: Brief) -> list[Schedule]:
-    """Each group of malformed requests comes while right ones decode, and one comes after."""
+    """Each group of malformed requests arrives while valid ones decode, and a valid one follows."""
     schedules = []
     for name, prefixes in _PROBE_GROUPS.items():
         kinds = [kind for kind in brief.probes if kind.startswith(prefixes)]

@@ -1,4 +1,4 @@
-"""What servers offer beside tokens: system messages, schemas, other models, reasoning and tools."""
+"""Features of servers besides tokens: system messages, schemas, other models, reasoning, tools."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from conformance.scenarios.build import (
 from conformance.scenarios.scenario import Brief
 from conformance.scenarios.served_clients import ANSWER, LASTING
 
-# Tokens of a system message: blocks of prefixes that are kept fit into it several times.
+# Tokens of a system message: several blocks of stored prefixes fit into it.
 SYSTEM = LONG
 _SHORT_ANSWER = ANSWER // 2
-# Sequences or blocks that are kept where few are: less than three system messages have.
+# Sequences or blocks of a small store: fewer than three system messages have.
 _FEW = PrefixCaching(blocks=2 * SYSTEM // 4, block_size=4, snapshots=2)
 
 
 def systems(brief: Brief) -> list[Schedule]:
-    """One system message for many, another one, and more of them than are kept."""
+    """One system message for many requests, another one, and more of them than are stored."""
     kept = Capability.PREFIX_CACHING in brief.capabilities
     caching = EngineOptions(prefix_caching=PrefixCaching() if kept else None)
     first, *others = [_with_system(brief, f"r{i}", 0, user=i) for i in range(5)]
@@ -50,14 +50,14 @@ def systems(brief: Brief) -> list[Schedule]:
 
 
 def _with_system(brief: Brief, name: str, system: int, user: int = 0) -> Request:
-    """A request whose system message is that of the number."""
+    """A request with the system message of this number."""
     begin = brief.prompt(SYSTEM, 10 + system)
     prompt = begin + brief.prompt(SHORT, 3 + user)
     return Request(name, prompt, _SHORT_ANSWER, asked=Asked(system=SYSTEM))
 
 
 def kept_no_longer(trace: Trace) -> bool:
-    """Whether the begin of a prompt was computed again, which was kept once."""
+    """Whether the start of a prompt that had been stored was computed again."""
     reused: dict[str, int] = {}
     for step in trace.steps:
         reused |= step.output.reused
@@ -66,7 +66,7 @@ def kept_no_longer(trace: Trace) -> bool:
 
 
 def images(brief: Brief) -> list[Schedule]:
-    """Prompts that differ in their images alone, and in their text alone, with the prefix cache."""
+    """Prompts that differ only in their images, or only in their text, with the prefix cache."""
     options = EngineOptions(prefix_caching=PrefixCaching())
 
     def row(name: str, content: int, variant: int) -> Request:
@@ -86,7 +86,7 @@ def images(brief: Brief) -> list[Schedule]:
 
 
 def images_matter(trace: Trace) -> bool:
-    """Whether the same text with another image had another answer."""
+    """Whether the same text with another image had a different answer."""
     one, other = trace.stream("one").tokens, trace.stream("other").tokens
     return bool(other) and one != other
 
@@ -100,7 +100,7 @@ _JSON = ("{", "}", '"a"', ":", "1", "2")
 
 
 def schemas(brief: Brief) -> list[Schedule]:
-    """Plain requests beside and after one whose answer must be JSON of a schema."""
+    """Plain requests during and after one whose answer must be JSON of a schema."""
     _, high = brief.tokens
     words = tuple((text, high - 1 - index) for index, text in enumerate(_JSON))
 
@@ -124,7 +124,7 @@ def schemas(brief: Brief) -> list[Schedule]:
 
 
 def models(brief: Brief) -> list[Schedule]:
-    """The same prompt to the server's model, to another, and to its own again."""
+    """The same prompt to the server's model, to another one, and to the first again."""
 
     def row(name: str, other: int, count: int = _SHORT_ANSWER) -> Request:
         asked = Asked(other=other) if other else None
@@ -139,7 +139,7 @@ def models(brief: Brief) -> list[Schedule]:
 
 
 def adapters(brief: Brief) -> list[Schedule]:
-    """The same prompt to the model as it is, and with adapters, also while it answers without."""
+    """The same prompt to the plain model and with adapters, also while it answers without."""
 
     def row(name: str, adapter: int, count: int = _SHORT_ANSWER, **fields: str) -> Request:
         asked = Asked(adapter=adapter, fields=fields) if adapter or fields else None
@@ -193,10 +193,10 @@ _VARIANTS = 200
 
 
 def markers(brief: Brief) -> list[Schedule]:
-    """An answer with reasoning and a call of a tool, streamed and in one piece, beside a plain one.
+    """An answer with reasoning and a tool call, streamed and as a whole, next to a plain one.
 
     Raises:
-        Unsupported: each answer that was tried has some token twice.
+        Unsupported: each answer that was tried has a repeated token.
     """
     variant, tokens = _without_repeats(brief)
     words = tuple((text, tokens[at]) for at, text in _TEXTS.items())

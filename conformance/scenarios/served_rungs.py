@@ -1,4 +1,4 @@
-"""The scenarios about what servers offer beside tokens."""
+"""The scenarios about features of servers besides tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _takes_images(family: Family) -> str:
 
 
 def _systems_matter(trace: Trace) -> bool:
-    """Whether the same message of a user had other answers because of the system's."""
+    """Whether a user's message had different answers because of the system message."""
     first, other, *_ = trace.schedule.requests
     if first.prompt[features.SYSTEM :] != other.prompt[features.SYSTEM :]:
         return False

@@ -1,8 +1,8 @@
-"""Speculative decoding: whatever is drafted, the output must be that of the single stream.
+"""Speculative decoding: whatever is drafted, the output must equal the single stream.
 
 Engines return no logprobs while drafting, so tokens are compared. The schedule sets how many tokens
-of a draft are right: each row accepts another number in each round, from none to all. While a batch
-drafts, the engine admits no request; new ones wait for its end.
+of a draft are right: each row accepts a different number in each round, from none to all. While a
+batch uses drafts, the engine admits no request; new ones wait for its end.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _speculative(brief: Brief) -> list[Schedule]:
 
 
 def _drafting(kind: str, *right: int, slots: int = 8, step: int = 2048) -> EngineOptions:
-    """``right`` as in ``Drafting``; ``slots`` rows at most, prefilled in pieces of ``step``."""
+    """``right`` as in ``Drafting``; at most ``slots`` rows, prefilled in pieces of ``step``."""
     return EngineOptions(
         prefill_step_size=step,
         prefill_batch_size=slots,
@@ -93,7 +93,7 @@ def _waiting(brief: Brief, kind: str) -> Iterator[Schedule]:
 
 
 def _cancelled(brief: Brief, kind: str) -> Iterator[Schedule]:
-    """Of four rows the first is removed, then a middle one; also with prefill in pieces."""
+    """The first of four rows is removed, then a middle one; also with prefill in pieces."""
     after = text_request(brief, "next", SHORT, variant=1)
     gone_first = Removal((f"r{LONG}",), produced(f"r{SHORT}", 2))
     yield Schedule(
@@ -143,7 +143,7 @@ def _stopped(brief: Brief, kind: str) -> Iterator[Schedule]:
 
 
 def _sampled(brief: Brief, kind: str) -> Iterator[Schedule]:
-    """Rows with a sampler of their own beside a greedy one; rejected tokens must not move it on."""
+    """Rows with their own sampler next to a greedy row; rejected tokens must not advance it."""
     if Capability.SAMPLERS not in brief.capabilities:
         yield from _engines_sampler(brief, kind)
         return
@@ -157,7 +157,7 @@ def _sampled(brief: Brief, kind: str) -> Iterator[Schedule]:
 
 
 def _engines_sampler(brief: Brief, kind: str) -> Iterator[Schedule]:
-    """The engine's own sampler, by which drafts are verified."""
+    """The engine's own sampler, which verifies drafts."""
     if Capability.DEFAULTS in brief.capabilities:
         options = msgspec.structs.replace(_drafting(kind, *RIGHT), sampler=SECOND)
         rows = [msgspec.structs.replace(r, sampler=SECOND) for r in _rows(brief, MANY, MANY, MANY)]

@@ -18,7 +18,7 @@ NAME = "stop_tokens"
 
 
 def schedules(brief: Brief) -> list[Schedule]:
-    """Rows that stop at their first token or later, beside rows that reach their limit."""
+    """Rows that stop at their first token or later, next to rows that reach their limit."""
     if not brief.capabilities >= NEEDS:
         return []
     rows = [
@@ -31,8 +31,8 @@ def schedules(brief: Brief) -> list[Schedule]:
 def stopping(brief: Brief, rows: Sequence[Request]) -> list[Request]:
     """``rows`` with two stop tokens in common, which end as few of them as possible.
 
-    One is the first token of the last row, the other comes later in another. Where that ends all
-    rows, the first of another one is taken, or only one token.
+    One is the first token of the last row, the other occurs later in another row. If this ends all
+    rows, the first token of another row is taken, or only one token.
     """
     outputs = [brief.solo(row, EngineOptions()).tokens for row in rows]
 

@@ -1,7 +1,7 @@
-"""Structured output: rows whose grammar forbids tokens, beside unconstrained rows.
+"""Structured output: rows whose grammar forbids tokens, next to unconstrained rows.
 
 A grammar must advance by each token of its own row and by nothing else: not by rejected drafts, not
-by a prompt beside it, not by a row that had its slot before. With prefill in pieces, some engines
+by another row's prompt, not by the previous row in its slot. With prefill in pieces, some engines
 put a late request into the same pass as decoding rows.
 """
 
@@ -44,7 +44,7 @@ _DRAFT_MODEL = "draft_model"
 
 def _structured(brief: Brief) -> list[Schedule]:
     schedules = [*_joins(brief), _leaves(brief)]
-    # mlx-vlm's server refuses grammars beside a drafter (mlx_vlm/server/generation.py:1196).
+    # mlx-vlm's server refuses grammars with a drafter (mlx_vlm/server/generation.py:1196).
     if _DRAFT_MODEL in brief.drafters and Capability.SPECULATIVE in brief.capabilities:
         schedules += _drafted(brief)
     return schedules
@@ -60,7 +60,7 @@ def _penalty() -> dict[str, Any]:
 
 
 def _bound(brief: Brief, count: int) -> Request:
-    """A request whose grammar forbids the first token it would produce without it."""
+    """A request whose grammar forbids the first token that it would otherwise produce."""
     free = brief.solo(text_request(brief, "free", MEDIUM), EngineOptions())
     assert free.logprobs is not None
     vocab = free.logprobs.shape[-1]
@@ -71,7 +71,7 @@ def _bound(brief: Brief, count: int) -> Request:
 
 
 def _rows(brief: Brief, count: int) -> tuple[Request, ...]:
-    """Two with one prompt, of which one is free; another grammar; one more free row."""
+    """Two rows with one prompt, one of them free; another grammar; one more free row."""
     return (
         _bound(brief, count),
         text_request(brief, "free", MEDIUM, max_tokens=count),
@@ -148,7 +148,7 @@ def _beside(trace: Trace) -> bool:
 
 
 def _forbade(trace: Trace) -> bool:
-    """Whether of two rows with the same prompt the bound one began with another token."""
+    """Whether, of two rows with the same prompt, the bound one began with another token."""
     first = {r.request_id: trace.stream(r.request_id).tokens[:1] for r in trace.schedule.requests}
     return any(
         one.prompt == other.prompt

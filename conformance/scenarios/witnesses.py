@@ -70,7 +70,7 @@ def padded_positions(trace: Trace) -> int:
 def chunks(count: int) -> Witness:
     """Some prompt was processed in at least ``count`` steps, including that of its last token.
 
-    Of an engine that does everything in one step, as many prefill calls in it are required.
+    For an engine that does everything in one step, this many prefill calls in it are required.
     """
 
     def seen(trace: Trace) -> bool:

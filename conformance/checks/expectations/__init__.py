@@ -1,8 +1,8 @@
 """Known defects: reads the files of ``expectations/``, which name the verdict a case must have.
 
-Strict on purpose: a defect that is fixed, that changes its verdict, or that no case meets any more
-fails the run until its entry is removed. ``expectations/README.md`` shows an entry. Entries are
-data in the folder ``expectations/`` at the top, not code here.
+Strict on purpose: a defect that is fixed, changes its verdict, or no longer matches a case fails
+the run until its entry is removed. ``expectations/README.md`` shows an entry. Entries are data in
+the top-level folder ``expectations/``, not code here.
 """
 
 from conformance.checks.expectations.entries import NUMERIC, Defect, Refusal

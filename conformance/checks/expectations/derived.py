@@ -1,4 +1,4 @@
-"""Whether known defects explain the results of a file; that the file says so is not enough."""
+"""Whether known defects explain the results in a file, whatever the file itself claims."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ _CHECKPOINT = ("--model", "--conformance-model")
 
 
 def derived(results: Iterable[CaseResult], known: Expectations) -> tuple[CaseResult, ...]:
-    """The results, of which one is not expected if it is wrong and no entry explains it.
+    """The results; a wrong result without an entry that explains it becomes unexpected.
 
-    Nor is one that names an id which no entry has. Of a checkout only its own machine knows which
-    of its functions are changed, and of a real checkpoint only its run knows the family whose
-    defects it has.
+    So does a result that names an unknown id. For a checkout, only its own machine knows which
+    functions are changed; for a real checkpoint, only its run knows the family whose defects it
+    has.
     """
     return tuple(_derived(result, known) if _named(result) else result for result in results)
 
 
 def unknown_ids(results: Iterable[CaseResult], known: Expectations) -> set[str]:
-    """The ids that results name and no entry has."""
+    """Ids that results name but no entry has."""
     named = {name for result in results for name in _named(result)}
     return named - {e.id for e in known.defects} - {e.id for e in known.refusals}
 
 
 def _named(result: CaseResult) -> list[str]:
-    """The ids that are to excuse a result."""
+    """Ids that are meant to excuse a result."""
     return result.known.split(", ") if result.known and result.expected else []
 
 
 def _taken(result: CaseResult) -> bool:
-    """Whether a result needs no entry, or only its run can know which explains it."""
+    """Whether a result needs no entry, or only its run can know which entry explains it."""
     checkout = any(name.endswith(" source") for name in result.versions)
     command = result.invocation.command if result.invocation else ""
     return result.verdict.good or checkout or any(name in command for name in _CHECKPOINT)

@@ -25,10 +25,10 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     Attributes:
         id: its name; unique in the folder.
-        engines: globs; by default the engine that the file is named after.
-        families: globs of the families that have it: there it must show.
+        engines: globs; default: the engine that the file is named after.
+        families: globs of the families that have it, in which it must show.
         traits: for a cause in shared code: globs of traits (``cache:ArraysCache``), with `` & ``
-            between those that belong together. In any other family with one it may show.
+            between traits that must occur together. It may show in any other family with them.
         except_families: globs of families that do not have it, or where a worse defect hides it.
         dtypes: globs of the dtypes in which it must show.
         may_show_in: globs of other dtypes, in which noise can hide it.
@@ -39,26 +39,24 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         where: file and line upstream.
         why: why it is wrong.
         script: the standalone script that shows it, relative to the repository, or the id of
-            another entry whose script shows it; absent, ``conformance repro ID`` writes it.
-        behind: ids of entries about what it hides: where it is mended, those of them that name
-            the family, or have traits, are mended with it; in ``except_families`` too. All are,
-            of an entry about one family.
+            another entry whose script shows it; if absent, ``conformance repro ID`` writes it.
+        behind: ids of entries about what it hides: if it is mended, the entries among them that
+            name the family, or have traits, are mended with it; in ``except_families``, too. If the
+            entry is about one family, all are.
         verdicts: for each scenario that shows it, the expected verdict; or a list of numeric
-            verdicts, if the family's weights decide which one it is. None for what shows only
-            where another entry, with this one in ``behind``, is mended.
-        schedules: for a scenario, the only schedules that may fail; any if absent. A case that
-            plays none of them is not concerned.
-        other_seeds: scenarios that are right with seed 0, and may show it with the weights and
-            prompts of another; with any numeric verdict.
-        by_time: it hangs on the moment at which threads or clients do something: its cases may also
-            be right.
-        ends_process: its cases end the process that plays them: as released, each is played in one
-            of its own.
-        functions: digests of the upstream functions that it was diagnosed in, and of the whole
-            files that they are in.
-        unchanged_in: the installed code, outside of ``versions``, that has the same functions.
-        changed_in: the installed code that has others.
-        hidden_in: the families of the entries in ``behind``. These four are no fields of a file.
+            verdicts, if the family's weights decide. Empty if it shows only where another entry,
+            with this one in ``behind``, is mended.
+        schedules: for a scenario, the only schedules that may fail; any if absent. A case that runs
+            none of them is not concerned.
+        other_seeds: scenarios that are right with seed 0, and may show it with other weights and
+            prompts, with any numeric verdict.
+        by_time: timing-dependent (threads or clients): affected cases may pass.
+        ends_process: its cases end the process that runs them: as released, each is run in its own
+            process.
+        functions: digests of the upstream functions in which it was diagnosed, and of their files.
+        unchanged_in: the installed code, outside of ``versions``, with the same functions.
+        changed_in: the installed code with other functions.
+        hidden_in: the families of the entries in ``behind``. These four are not fields of a file.
     """
 
     id: str
@@ -86,7 +84,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     hidden_in: dict[str, tuple[str, ...]] = {}
 
     def hides(self, family: str) -> tuple[str, ...]:
-        """The ids of ``behind`` whose entries may be about the family; all, if this is its own."""
+        """The ids of ``behind`` whose entries may concern the family; all, if it is its own."""
         if self.families == (family,):
             return self.behind
         return tuple(name for name in self.behind if matches(family, self.hidden_in[name]))
@@ -116,7 +114,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         )
 
     def ends(self, case: CaseId, versions: Mapping[str, str], device: str) -> bool:
-        """Whether the defect ends the process that plays the case, by what is known before."""
+        """Whether the defect ends the process that runs the case, as known before the run."""
         return (
             self.ends_process
             and device.startswith(self.device)
@@ -131,7 +129,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return self.is_about_case(result) and self._reaches(result)
 
     def is_about_case(self, result: CaseResult) -> bool:
-        """Whether it covers the case, in schedules that may have been left out of it."""
+        """Whether it covers the case, including schedules that may have been left out."""
         return (
             self._names(result)
             and self.is_about(result.engine, result.family, result.traits)
@@ -146,7 +144,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return at_any or (result.seed != 0 and result.scenario in self.other_seeds)
 
     def _reaches(self, result: CaseResult) -> bool:
-        """Whether the case played a schedule that the entry names, if it names any."""
+        """Whether the case ran a schedule that the entry names, if it names any."""
         names = self.schedules.get(result.scenario)
         if names is None or not result.schedules:
             return True
@@ -155,9 +153,9 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def strict(self, result: CaseResult) -> bool:
         """Whether the defect must show in the case.
 
-        In families that the entry names, and releases: what has its trait may still be right, and
-        what is not released may be fixed elsewhere. Where the run's tier left schedules out, the
-        defect may be in those.
+        Only in families and releases that the entry names: others with its trait may be right, and
+        unreleased code may be fixed. If the run's tier left schedules out, the defect may be in
+        those.
         """
         return (
             not result.left_out
@@ -168,22 +166,22 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         )
 
     def released(self, versions: Mapping[str, str]) -> bool:
-        """Whether the code is of a release that ``versions`` names."""
+        """Whether the code is a release that ``versions`` names."""
         released = code_of(self.package, versions) == versions.get(self.package)
         return released and self.in_release(versions[self.package])
 
     def fixed(self, result: CaseResult) -> bool:
-        """Whether the defect, where it shows, has exactly its verdict.
+        """Whether the defect, if it shows, has exactly its verdict.
 
-        Other seeds mean other weights and prompts, and lower precision means more noise: there a
-        numeric verdict may be a different one, or the defect may stay hidden; so may defects of the
-        oracle. Everything else is fixed.
+        Other seeds mean other weights and prompts, and lower precision means more noise: then a
+        numeric verdict may differ, or the defect may stay hidden; so may defects of the oracle.
+        Everything else is fixed.
         """
         surely = result.seed == 0 and matches(result.dtype, self.dtypes)
         return surely or not MAY_HIDE.issuperset(self.wanted(result.scenario))
 
     def wanted(self, scenario: str) -> tuple[Verdict, ...]:
-        """The verdicts one of which a case of that scenario must have."""
+        """The verdicts of which a case in this scenario must have one."""
         verdicts = self.verdicts.get(scenario, tuple(sorted(NUMERIC)))
         return verdicts if isinstance(verdicts, tuple) else (verdicts,)
 
@@ -194,8 +192,8 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def accepted(self, result: CaseResult) -> frozenset[Verdict]:
         """The verdicts that the case, or a schedule that the entry claims, may have.
 
-        Some schedules may show the defect less than the worst one. Where the verdict is not fixed,
-        and in families that only have the trait, a numeric one may be any other.
+        Some schedules may show the defect less than the worst one. If the verdict is not fixed, or
+        the family only has the trait, any numeric verdict may replace another.
         """
         wanted = frozenset(self.wanted(result.scenario))
         accepted = wanted
@@ -208,17 +206,17 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Something that a library refuses to do, with a message of its own.
+    """Something that a library refuses with a message of its own.
 
     Attributes:
         id: its name; unique in the folder.
-        engines: globs; by default the engine that the file is named after.
+        engines: globs; default: the engine that the file is named after.
         families: globs of the families that it refuses.
         scenarios: globs of the scenarios that it refuses.
         dtypes: globs of the dtypes that it refuses.
         device: prefix of the device's name; empty for all devices.
         text: must occur in the library's message.
-        why: what is missing.
+        why: the missing feature.
         package: as in ``Defect``; not used, because the message decides.
     """
 
@@ -260,7 +258,7 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 def code_of(package: str, versions: Mapping[str, str]) -> str:
-    """Which code of a package was run: its version, of a checkout also path and commit."""
+    """Which code of a package was run: its version, and for a checkout also path and commit."""
     return " ".join(versions[key] for key in (package, f"{package} source") if key in versions)
 
 

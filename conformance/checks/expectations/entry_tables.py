@@ -1,4 +1,4 @@
-"""Reads a file of known defects of other things than cases: of cache classes, of functions."""
+"""Reads a file of known defects that do not concern cases, but cache classes or functions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """One known defect.
 
     Attributes:
-        id: names it.
-        says: a pattern that the text of the finding must hold.
+        id: its name.
+        says: a pattern that the finding's text must match.
         where: file and line upstream.
         why: why it is wrong.
-        package: whose ``versions`` are meant.
+        package: the package that ``versions`` is about.
         versions: releases that have it.
         script: the standalone script that shows it.
     """
@@ -51,7 +51,7 @@ def read_entries(path: Path, kind: type[T]) -> tuple[T, ...]:
     """All entries of the file, each written as ``[[defect]]``.
 
     Raises:
-        ExpectationError: the file is not valid; names the entry.
+        ExpectationError: the file is invalid; the message names the entry.
     """
     tables = read_toml(path, ExpectationError).get("defect", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):

@@ -1,4 +1,4 @@
-"""Which findings of a case the entries allow: those are known, all others are new."""
+"""Which findings of a case the entries allow: these are known, all others are new."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def marked(
 
     Args:
         defects: the entries that apply to the case.
-        refusals: those about the family; which of them concern the case is looked up here.
+        refusals: entries about the family; which of them concern the case is looked up here.
     """
     refusing = [refusal for refusal in refusals if refusal.concerns(result)]
 
@@ -33,7 +33,7 @@ def marked(
 
 
 def _allows(entry: Defect, result: CaseResult, finding: Finding) -> bool:
-    """What is in no schedule concerns the case, whose verdict the entry may explain."""
+    """A finding outside of all schedules concerns the case, whose verdict the entry may explain."""
     claimed = not finding.schedule or entry.claims(result.scenario, finding.schedule)
     return claimed and finding.verdict in entry.accepted(result)
 

@@ -17,7 +17,7 @@ from conformance.core.errors import ExpectationError
 from conformance.core.user_files import read_toml, typed
 from conformance.core.verdict import Verdict
 
-# In a clone a link to the folder at the top; in an installed package a copy of it.
+# In a clone, a link to the top-level folder; in an installed package, a copy of it.
 OWN = Path(__file__).parent / "known"
 
 _NO_DEFECT = frozenset({Verdict.EXACT, Verdict.TIE, Verdict.UNSUPPORTED, Verdict.VACUOUS})
@@ -28,13 +28,13 @@ E = TypeVar("E", Defect, Refusal)
 
 
 def load_expectations(folder: Path | None = None, also: Sequence[Path] = ()) -> Expectations:
-    """The entries of all ``*.toml`` of a folder; by default of the project's own ``expectations/``.
+    """The entries of all ``*.toml`` in a folder; default: the project's own ``expectations/``.
 
     Args:
-        also: folders of plugins, whose entries may name those of the first one.
+        also: folders of plugins, whose entries may refer to entries of the first folder.
 
     Raises:
-        ExpectationError: a folder or a file is not valid; names the file, the entry, the field.
+        ExpectationError: a folder or file is invalid; the message names file, entry and field.
     """
     folder = OWN if folder is None else folder
     if not folder.is_dir():
@@ -62,8 +62,8 @@ def load_expectations(folder: Path | None = None, also: Sequence[Path] = ()) -> 
 
 
 def _with_hidden(folder: Path, entries: Sequence[Defect]) -> tuple[Defect, ...]:
-    """The entries, each with the families of those that it has in ``behind``."""
-    # Who has a trait is not known here.
+    """The entries, each with the families of the entries in ``behind``."""
+    # Which families have a trait is unknown here.
     families = {entry.id: ("*",) if entry.traits else entry.families for entry in entries}
     named = {name for entry in entries for name in entry.behind}
     for entry in entries:
@@ -116,7 +116,7 @@ def _entries(
 
 
 def _defect_problem(entry: Defect) -> str:
-    """What is wrong with the entry; empty if nothing is."""
+    """The problem with the entry; empty if none."""
     if wrong := _empty(entry, "id package families dtypes versions where why") or _extra(entry):
         return wrong
     for scenario in entry.verdicts:
@@ -149,7 +149,7 @@ def _extra(entry: Defect) -> str:
 
 
 def _may_be_listed(wanted: set[Verdict], entry: Defect) -> bool:
-    # By the moment another answer is wrong: the one that is asked for, or the same asked again.
+    # The timing changes which answer is wrong: the requested one, or a repetition of it.
     numeric = wanted - {Verdict.PROTOCOL} if entry.by_time else wanted
     return numeric <= NUMERIC or (Verdict.UNSTABLE in wanted and wanted <= STRAY)
 

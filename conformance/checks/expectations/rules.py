@@ -26,8 +26,8 @@ class Expectations:
     def apply(self, result: CaseResult) -> CaseResult:
         """``result`` with ``expected`` and ``known`` set.
 
-        A case that breaks a rule is not expected, and the rule is added to its evidence. Each
-        finding that an entry allows gets its id.
+        A case that breaks a rule is unexpected, and the rule is added to its evidence. Each finding
+        that an entry allows gets its id.
         """
         if lacking(result.verdict, result.evidence):
             return msgspec.structs.replace(result, expected=True, known=None)
@@ -48,14 +48,14 @@ class Expectations:
         return msgspec.structs.replace(result, expected=not problem, known=names, evidence=evidence)
 
     def apply_like(self, result: CaseResult, *, module: str) -> CaseResult:
-        """``apply``; what is known of the tiny family of its module is known of another, too."""
+        """``apply``; known defects of the module's tiny family count for another family, too."""
         own = self.apply(result)
         if own.expected or module == result.family:
             return own
         like = self.apply(msgspec.structs.replace(result, family=module))
         if like.expected:
             return msgspec.structs.replace(like, family=result.family)
-        # Its findings that are known of the tiny family are known here, too; its rules are not.
+        # Known findings of the tiny family are known here, too, but its rules do not apply.
         known = [finding for finding in like.evidence if finding.check != CHECK]
         rules = [finding for finding in own.evidence if finding.check == CHECK]
         return msgspec.structs.replace(own, evidence=(*known, *rules))
@@ -74,7 +74,7 @@ class Expectations:
         return self.shown_in(result), self.left_out_of(result)
 
     def left_out_of(self, result: CaseResult) -> tuple[Defect, ...]:
-        """Entries about the case whose schedules were left out; what they name may matter still."""
+        """Entries about the case whose schedules were left out; their defects may still matter."""
         found = (e for e in self._about(result)[0] if e.is_about_case(result))
         return tuple(entry for entry in found if not entry.concerns(result))
 
@@ -85,7 +85,7 @@ class Expectations:
         return any(r.refused(result) for r in self._about(result)[1])
 
     def _about(self, result: CaseResult) -> tuple[list[Defect], list[Refusal]]:
-        """The entries about the case's family on its engine: looked up once for all its cases."""
+        """The entries about the case's family on its engine, looked up once for all its cases."""
         kept: dict[object, tuple[list[Defect], list[Refusal]]]
         kept = self.__dict__.setdefault("_kept", {})
         place = (result.engine, result.family, result.traits)
@@ -97,9 +97,9 @@ class Expectations:
         return kept[place]
 
     def _behind(self, result: CaseResult) -> str:
-        """What is wrong though the known defects were mended; empty if nothing is.
+        """What is still wrong with the known defects mended; empty if nothing is.
 
-        What the library then refuses, and an entry declares, is not wrong.
+        A refusal of the library that an entry declares is not wrong.
         """
         mended = result.mended
         if mended is None or mended.verdict.good:
@@ -114,8 +114,7 @@ class Expectations:
         """A sentence for each part of an entry that matched no case of a whole run.
 
         Only parts that the run could have matched count: engines, dtypes and releases that ran, and
-            the
-        device. A run that is not ``whole`` proves nothing.
+        the device. A run that is not ``whole`` proves nothing.
         """
         ran = tuple(results) if whole else ()
         unmet = [(f"defect {e.id!r}", part) for e in self.defects for part in _unmet(e, ran)]
@@ -128,8 +127,8 @@ class Expectations:
 def _applicable(result: CaseResult, entries: list[Defect], *, refused: bool) -> list[Defect]:
     """Entries whose defect can have shown.
 
-    If no schedule was played, those that explain why; if schedules were refused as declared, those
-    that claim another schedule.
+    If no schedule was run, the entries that explain why; if schedules were refused as declared, the
+    entries that claim another schedule.
     """
     scenario = result.scenario
     if refused:
@@ -186,7 +185,7 @@ def _shown(result: CaseResult, entry: Defect) -> set[Verdict]:
 
 
 def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
-    """Families, traits, scenarios and schedules that met no case, but could have in this run."""
+    """Families, traits, scenarios and schedules that matched no case but could have."""
     could = [
         result
         for result in ran
@@ -203,7 +202,7 @@ def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
     played = {r.scenario for r in could}  # an engine may be unable to express the others
     parts = [f"family {glob!r}" for glob in entry.families if not _any(families, glob)]
     traits = {result.traits for result in could if result.traits}
-    if traits:  # results of before had none
+    if traits:  # older results had none
         unmet = (t for t in entry.traits if not any(has(found, t) for found in traits))
         parts += [f"trait {trait!r}" for trait in unmet]
     parts += [f"scenario {name!r}" for name in entry.verdicts if name in played - scenarios]
@@ -223,7 +222,7 @@ def _unrefused(refusal: Refusal, ran: Sequence[CaseResult]) -> list[str]:
         and matches(result.dtype, refusal.dtypes)
         and result.device.startswith(refusal.device)
     ]
-    # A family that can't be played here is not asked.
+    # A family that can't be run here is not considered.
     refused = {
         r.family
         for r in could

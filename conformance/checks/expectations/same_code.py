@@ -1,8 +1,8 @@
-"""Which known defects code has that no release of their entries is: by the functions' source.
+"""Which known defects unreleased code has, by comparing the functions' source.
 
-``functions.json`` beside the entries has, for each of them, the upstream functions that its
-``where`` names, with digests; ``ci/upstream_functions.py`` writes it. The digest of a whole file is
-there, too: where that is the same, the file need not be parsed.
+For each entry, ``functions.json`` in the entries' folder has the upstream functions that ``where``
+names, with digests; ``ci/upstream_functions.py`` writes it. It also has the digests of whole files:
+if a file is unchanged, it need not be parsed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Recorded = Mapping[str, Mapping[str, str]]
 
 
 def recorded_functions(folder: Path) -> Recorded:
-    """What the folder's file has; nothing without one.
+    """The content of the folder's file; empty if there is none.
 
     Raises:
         ExpectationError: it is malformed.
@@ -45,9 +45,9 @@ def recorded_functions(folder: Path) -> Recorded:
 
 
 def functions_of(entry: Defect) -> dict[str, str]:
-    """The functions of the installed library that the entry names, and their files, with digests.
+    """The installed functions that the entry names, and their files, with digests.
 
-    A line outside of all functions, or of a file that is not installed, gives none.
+    A line outside of all functions, or in a file that is not installed, gives none.
     """
     found = {}
     for file, line in places(entry.where):
@@ -85,7 +85,7 @@ def _compared(entry: Defect, code: str) -> Defect:
 
 
 def as_diagnosed(entry: Defect) -> bool:
-    """Whether the installed functions are those that the entry was diagnosed in."""
+    """Whether the installed functions are the diagnosed ones."""
     functions = [(*p.split(":"), found) for p, found in entry.functions.items() if ":" in p]
     return all(
         _same_file(file, entry.functions) or _digests_of(file).get(name) == found
