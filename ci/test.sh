@@ -5,6 +5,8 @@
 # which the stage `tests` has one.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+# Many containers forbid bytecode; then each process would compile all that it imports.
+unset PYTHONDONTWRITEBYTECODE
 stages="lint format types docs workflows tests suite"
 for name in "$@"; do
   case " $stages nightly " in
