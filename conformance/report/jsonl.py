@@ -193,7 +193,13 @@ def read_run(path: Path) -> RunFile:
         where = f"{path}, line {number}"
         if not line.strip():
             continue
-        if header is None and not found and (header := decode_header(line, where=where)):
+        if begins := decode_header(line, where=where):
+            if header is not None or found:
+                raise ResultError(
+                    f"{where}: another result file begins here; name each file to the command, in "
+                    "place of both in one"
+                )
+            header = begins
             continue
         result = decode(line, where=where)
         if why := contradiction(result):

@@ -116,6 +116,14 @@ def test_a_file_that_lacks_planned_cases_is_known_by_its_header(result, tmp_path
     assert (found.missing, found.header, found.results) == (0, RunHeader(1), (result(),))
 
 
+def test_two_files_in_one_are_named_as_such(result, tmp_path):
+    write_results(tmp_path / "one.jsonl", [result()], RunHeader(1))
+    one = (tmp_path / "one.jsonl").read_text()
+    (tmp_path / "both.jsonl").write_text(one * 2)
+    with pytest.raises(ResultError, match=r"line 3: another result file begins here; name each"):
+        read_run(tmp_path / "both.jsonl")
+
+
 def test_a_file_of_before_has_no_header(result, tmp_path):
     write_results(tmp_path / "r.jsonl", [result()])
     assert read_run(tmp_path / "r.jsonl").header is None
