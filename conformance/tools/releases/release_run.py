@@ -1,4 +1,4 @@
-"""Runs the ladder, or the test of cache classes, in a release's environment and reads the result."""
+"""Runs the ladder, or the test of cache classes, in a release's environment; reads the results."""
 
 from __future__ import annotations
 
