@@ -14,7 +14,7 @@ from conformance.core.verdict import CaseResult, Finding, Verdict
 from conformance.report.not_playable import MACHINE
 
 CHECK = "device"
-"""The check name of the finding that only the next computation shows the effect of a case."""
+"""The check name of the finding for a device that is found lost only after a case."""
 
 
 def lost(result: CaseResult | None = None) -> bool:

@@ -34,7 +34,7 @@ _NEUTRAL = frozenset(
 def golden_requests(brief: Brief) -> tuple[Request, ...]:
     """Prompts from two tokens to more than the window, and one with each kind of media.
 
-    The media requests are those of the scenario ``mixed_modality`` that join text requests.
+    The media requests are those that are batched with text in the scenario ``mixed_modality``.
     """
     long = LONG if brief.window is None else max(LONG, 2 * brief.window + 3)
     lengths = {"two": TWO, "short": SHORT, "medium": MEDIUM, "long": long}

@@ -56,7 +56,7 @@ class KnownScript(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def ways(registry: Registry, entry: Defect) -> Iterator[CaseId]:
-    """The entry's cases, grouped by engine, with the family with the smallest config first."""
+    """The entry's cases, engine by engine; within an engine, families with small configs first."""
     dtype = "float32" if matches("float32", entry.dtypes) else entry.dtypes[0]
     for engine in registry.engines.values():
         for family in sorted(registry.families_of(engine), key=lambda f: len(str(f.config))):
@@ -76,7 +76,7 @@ def script_of(
     python: str = sys.executable,
     cases: int = _CASES,
 ) -> KnownScript:
-    """The script of the result ``before``; else of the first of the entry's cases that gives one.
+    """The script of the result ``before``; else of the first of the entry's cases that yields one.
 
     Args:
         python: of the environment in which the scripts are run.

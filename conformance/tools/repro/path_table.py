@@ -14,8 +14,8 @@ Endings = str | tuple[str, ...]
 def by_suffix(values: Mapping[str, V]) -> list[tuple[Endings, V]]:
     """Rows of one or more path endings and the value of the paths with such an ending.
 
-    The first row with an ending of the path, preceded by a slash, gives its value. The last row has
-    the ending ``""``, which matches all other paths.
+    A path, with a slash before it, has the value of the first row with one of its endings. The last
+    row has the ending ``""``, which matches all other paths.
     """
     groups: dict[V, list[str]] = {}
     for path, value in values.items():
