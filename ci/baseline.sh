@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Keeps the joined results of ci/summary.sh as what later runs are held to.
+# Keeps the joined results of ci/summary.sh as the baseline for later runs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [ -s build/all.jsonl ]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The key under which a job's .venv is kept, as output `key`: what it is made from, and the week, so
-# that new releases of what it holds come in. Python's own path is part of it.
+# The cache key of a job's .venv, as output `key`. It depends on what .venv is made from, including
+# Python's own path, and on the week, so that new releases of its packages come in.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python="${PYTHON:-python3}"

@@ -10,8 +10,8 @@ if ! command -v nvidia-smi >/dev/null 2>&1 || ! nvidia-smi -L 2>/dev/null | grep
   exit 2
 fi
 CONFORMANCE_EXTRAS="${CONFORMANCE_EXTRAS:-dev,cuda}" bash ci/setup.sh
-# TF32 multiplies float32 with 10 bits of mantissa: its noise is that of float16, and hides defects
-# that float32 shows (docs/numerics.md).
+# TF32 multiplies float32 with 10 bits of mantissa: its noise is as large as float16's and hides
+# defects that float32 shows (docs/numerics.md).
 export MLX_ENABLE_TF32=0
 folder="${CONFORMANCE_RESULTS:-results/cuda}"
 mkdir -p "$folder"

@@ -22,16 +22,16 @@ from conformance.report.markdown import code, table
 from conformance.report.message import worst
 from conformance.report.not_playable import not_playable
 
-MOST_CASES = 80  # what fits on a page; the result files have all
+MOST_CASES = 80  # fits on a page; the result files have all cases
 _CHARACTERS = 200
 
 
 def summary(results: Sequence[CaseResult], *, planned: int, devices: Iterable[str] = ()) -> str:
-    """The page, without what is Metal's own.
+    """The page, without its Metal part.
 
     Args:
         results: of one or several runs.
-        planned: the number of cases that were to be played.
+        planned: the number of cases that should have been run.
         devices: the GPUs that workers took in turn.
     """
     unexpected = [result for result in results if not result.expected]
@@ -60,7 +60,7 @@ def _conditions(results: Sequence[CaseResult]) -> Iterator[str]:
 
 
 def _counts(results: Sequence[CaseResult]) -> list[str]:
-    """Cases by verdict and dtype, and how many of them are not as expected."""
+    """Cases by verdict and dtype, with the number of unexpected ones."""
     dtypes = sorted({result.dtype for result in results})
     rows = []
     for verdict in Verdict:
@@ -80,11 +80,11 @@ def _first(result: CaseResult) -> str:
 
 
 def reached_lines(reached: Iterable[str], kernels: Sequence[str]) -> list[str]:
-    """Which of the kernels that only Metal has were called.
+    """Lines about which of the Metal-only kernels were called.
 
     Args:
-        reached: file and line of each, by process; some more than once.
-        kernels: all that there are.
+        reached: file and line of each call, by process; may contain duplicates.
+        kernels: all Metal-only kernels.
     """
     called = sorted(set(reached) & set(kernels))
     unknown = sorted(set(reached) - set(kernels))
@@ -96,10 +96,10 @@ def reached_lines(reached: Iterable[str], kernels: Sequence[str]) -> list[str]:
 
 
 def kernels_of_libraries() -> list[str]:
-    """File and line of each kernel that only Metal has, as docs/gpu.md lists them."""
+    """File and line of each Metal-only kernel, as listed in docs/gpu.md."""
     path = Path(__file__).with_name("metal_paths.py")
     spec = importlib.util.spec_from_file_location("metal_paths", path)
-    assert spec is not None  # the file is beside this one
+    assert spec is not None  # the file is next to this one
     assert spec.loader is not None
     module: Any = importlib.util.module_from_spec(spec)
     sys.modules["metal_paths"] = module
@@ -108,7 +108,7 @@ def kernels_of_libraries() -> list[str]:
 
 
 def main() -> int:
-    """Print the page; 2 if a file cannot be read."""
+    """Print the page; return 2 if a file cannot be read."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reached", type=Path)
     parser.add_argument("files", type=Path, nargs="+", metavar="RESULTS.jsonl")

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Plays the engines of other projects: for each package below engines/ makes an environment with what its
-# requirements.txt pins, puts this project and the package into it, and runs the package's tests. Where a
-# package can't be installed it says so in one sentence and goes on; it fails only if a test does.
-# Names of packages are arguments; without any, all. ENGINES_CACHE is where environments are kept, and
-# ENGINES_SECONDS how long one installation and one run of tests may take (default 900).
+# Tests the engines of other projects. For each package below engines/ it makes an environment with
+# the versions pinned in its requirements.txt, adds this project and the package, and runs the
+# package's tests. If a package can't be installed, it says so in one sentence and goes on; it fails
+# only if a test does. Arguments are names of packages (default: all). ENGINES_CACHE is the folder
+# that keeps environments, ENGINES_SECONDS the limit for one installation and for one run of tests
+# (default 900).
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 root=$PWD
@@ -15,7 +16,7 @@ bounded() {
   if command -v timeout >/dev/null 2>&1; then timeout "$seconds" "$@"; else "$@"; fi
 }
 
-# What this project needs, but for mlx and the libraries: the package says which of those it takes.
+# This project's requirements except mlx and the libraries, whose versions the package chooses.
 own_needs() {
   "$1" - <<'PYTHON'
 import tomllib

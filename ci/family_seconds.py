@@ -1,7 +1,7 @@
 """Records how long each family takes: ``python ci/family_seconds.py RESULTS.jsonl...``.
 
-The results are those of one whole run, or of all its shards. Writes
-``conformance/run/family_seconds.json``, by which families are given to workers and shards.
+The results come from one whole run, or from all its shards. Writes
+``conformance/run/family_seconds.json``, by which families are assigned to workers and shards.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TARGET = Path(__file__).parents[1] / "conformance" / "run" / FILE
 
 
 def main(sources: Sequence[str], target: Path = TARGET) -> str:
-    """Write the file; a sentence or why not, as the exit status."""
+    """Write the file; return why it could not be written, as the exit status, or nothing."""
     if not sources:
         return "usage: python ci/family_seconds.py RESULTS.jsonl..."
     registry = build_registry()

@@ -33,7 +33,7 @@ def group_of(result: CaseResult) -> str:
 
 
 def ends_after(seconds: list[float], workers: int) -> float:
-    """When the last worker is done."""
+    """The time at which the last worker is done."""
     free = [0.0] * workers
     for length in sorted(seconds, reverse=True):
         heapq.heappush(free, heapq.heappop(free) + length)
@@ -48,7 +48,7 @@ def played(files: list[Path]) -> tuple[dict[CaseId, str], FamilySeconds]:
 
 
 def planned() -> tuple[dict[CaseId, str], FamilySeconds]:
-    """The same of what a run plays by default."""
+    """Like ``played``, for the cases that a run selects by default."""
     registry = build_registry()
     chosen = cases(registry, Selection(tier=tier(DEFAULT)))
     libraries = {name: engine.library for name, engine in registry.engines.items()}
@@ -56,7 +56,7 @@ def planned() -> tuple[dict[CaseId, str], FamilySeconds]:
 
 
 def main() -> int:
-    """Print it."""
+    """Print the estimate."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", nargs="*", type=Path)
     parser.add_argument("--machines", type=int, default=100)

@@ -2,7 +2,7 @@
 
     python ci/fuzz.py --examples 10000
 
-A failure is anything but a sentence that names the file. Exit code 1 if there is one.
+Any result but a sentence that names the file is a failure. Exit code 1 if there is one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fuzzed_readers import FUZZED, Fuzzed, nearly_right
 
 
 def tried(fuzzed: Fuzzed, examples: int, seed: int) -> list[str]:
-    """How a reader failed, for each example that it failed on."""
+    """A description of each failure of a reader on an example."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         folder = Path(name)
         fuzzed.beside(folder)

@@ -3,11 +3,11 @@
     python ci/interruptions.py --runs 200
     python ci/interruptions.py --runs 50 --server mlx_lm_server
 
-A result file lies if it was replaced and has fewer results than its header says were planned. An
-orphan is a process of the run that is there when the run has ended. The engine is the toy of the
-tests, on two workers, or with --server a server of a library. Exit code 1 if a file lies, an orphan
-or a file of the run is left, a process writes a traceback, or ends by another code than 0, 1 or 2,
-and if no server ran at any signal.
+A result file lies if it was replaced although it has fewer results than its header planned. An
+orphan is a process of the run that outlives it. The engine is the tests' toy engine on two workers,
+or with --server a library's server. The exit code is 1 if a file lies, if an orphan or a file of
+the run is left, if a process writes a traceback or ends with a code other than 0, 1 or 2, or if no
+server was running at any signal.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import read_run
 
 ROOT = Path(__file__).parents[1]
-TOYS = str(ROOT / "tests" / "toy")  # there no other plugin is seen
+TOYS = str(ROOT / "tests" / "toy")  # no other plugin is visible there
 MARK = "CONFORMANCE_INTERRUPTED_RUN"
 OLD, EARLY, WHOLE = "old\n", "early", "whole"
 FRESH = ("--fresh", "--json")
-_GRACE_SECONDS = 2.0  # until the processes of a run that has ended must be gone
-_END_SECONDS = 300.0  # until an interrupted run must have ended, also on a busy machine
-_START_SECONDS = 120.0  # until a server's process must be there
+_GRACE_SECONDS = 2.0  # after a run, its processes must have ended within this time
+_END_SECONDS = 300.0  # an interrupted run must end within this time, even on a busy machine
+_START_SECONDS = 120.0  # a server's process must exist within this time
 _SERVERS_FOLDER = "conformance-server-"
 SERVING = "its server ran"
-_REFUSED = 2  # also the exit code of a run that was interrupted
+_REFUSED = 2  # also the exit code of an interrupted run
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What is interrupted: options of ``conformance run``, how many cases that is, and when.
+    """What to interrupt: options of ``conformance run``, the number of cases, and when.
 
     Attributes:
         longest: the last moment, in seconds; some runs end by themselves before it.
-        server: it starts one. In four of five runs moments are counted from its start, however
-            slow the machine is.
+        server: the run starts a server. In four of five runs, moments are counted from the
+            server's start, however slow the machine is.
     """
 
     options: tuple[str, ...]
@@ -70,7 +70,7 @@ def served(engine: str) -> Kind:
 
 
 def interrupted(kind: Kind, folder: Path, rng: random.Random) -> list[str]:
-    """What is wrong with what a run leaves that is interrupted at random; or how it ended."""
+    """Problems of what a randomly interrupted run leaves behind; or how the run ended."""
     mark = uuid.uuid4().hex
     place, temporary = folder / "results", folder / "temporary"
     place.mkdir()
@@ -114,7 +114,7 @@ def interrupted(kind: Kind, folder: Path, rng: random.Random) -> list[str]:
 
 
 def _serves(mark: str) -> bool:
-    """Whether a process of the run is a server: as a fork it has no command line of its own."""
+    """Whether a process of the run is a server: a forked one has no command line of its own."""
     found = (one for one in psutil.process_iter() if _is_of(one, mark))
     return any(_SERVERS_FOLDER in _folder(one) for one in found)
 
@@ -132,14 +132,14 @@ def _wait(process: subprocess.Popen[str], until: float) -> None:
 
 
 def _send(process: subprocess.Popen[str], number: int, *, group: bool) -> None:
-    """To all as by Ctrl-C in a terminal, or to the run alone, as by ``kill``."""
+    """Send the signal to all, like Ctrl-C in a terminal, or only to the run, like ``kill``."""
     if process.poll() is None:
         (os.killpg if group else os.kill)(process.pid, number)
 
 
 def _wrong(code: int, said: str, target: Path, cases: int) -> list[str]:
     if code < 0 and target.read_text(encoding="utf-8") == OLD:
-        return [EARLY]  # Python itself had not begun
+        return [EARLY]  # Python itself had not started
     found = []
     if code not in (0, 1, 2):
         found.append(f"exit code {code}")
@@ -167,7 +167,7 @@ def _left(mark: str, place: Path, temporary: Path) -> list[str]:
     known = {"r.jsonl", "r.jsonl.partial"}
     files = [path.name for path in place.iterdir() if path.name not in known]
     found = ["an orphan" for _ in orphans] + [f"left: {name}" for name in files]
-    others = ("pytest-of-", "mlx")  # pytest's folders, and kernels that mlx keeps
+    others = ("pytest-of-", "mlx")  # pytest's folders, and mlx's kernel cache
     left = [path.name for path in temporary.iterdir() if not path.name.startswith(others)]
     return found + [f"left: {name}" for name in left]
 
@@ -180,7 +180,7 @@ def _is_of(process: psutil.Process, mark: str) -> bool:
 
 
 def main() -> int:
-    """Print what was found, and how often."""
+    """Print the problems, with their counts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)

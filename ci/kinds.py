@@ -1,4 +1,4 @@
-"""Prints options that select the families which represent a kind: one of each kind of cache."""
+"""Prints options that select the families that represent a kind: one for each kind of cache."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ PLUGINS = Path(__file__).parents[1] / "conformance/plugins"
 
 
 def kinds() -> list[str]:
-    """The names of the families, of both libraries."""
+    """The names of these families, of both libraries."""
     files = PLUGINS.glob("*/families/[a-z]*.json")
     return sorted({f.stem for f in files if json.loads(f.read_text())["conformance"].get("quick")})
 

@@ -32,7 +32,7 @@ def main(source: str, target: str) -> None:
         console.print()
     console.print(legend_text(found, WIDTH))
     drawn = console.export_svg(title="conformance run", theme=SVG_EXPORT_THEME)
-    # A font of the viewer's own will do: nothing is fetched from elsewhere.
+    # Use a font of the viewer instead: nothing is fetched from elsewhere.
     drawn = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
     Path(target).write_text(drawn, encoding="utf-8")
 

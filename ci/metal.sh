@@ -16,7 +16,8 @@ folder="$(cd "$folder" && pwd)"
 export METAL_REACHED="$folder/reached.txt"
 rm -f "$METAL_REACHED"
 
-# All is played anew: what is not played calls no kernel. A plugin is found in the current folder.
+# No results are reused: a case that is not run calls no kernel. The plugin is found in the current
+# folder.
 code=0
 (cd ci && ../.venv/bin/conformance run --fresh --tier default --plugin metal_reached \
   --json "$folder/results.jsonl" "$@") || code=$?

@@ -26,11 +26,11 @@ KERNEL, QUESTION = "kernel", "question"
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """A line that makes a kernel for Metal, or asks for Metal or the device.
+    """A line that makes a Metal kernel, or asks about Metal or the device.
 
     Attributes:
         file: from its package on, as ``mlx_lm/models/ssm.py``.
-        name: the function or the variable that it belongs to; empty outside of both.
+        name: the enclosing function or the assigned variable; empty if there is neither.
     """
 
     file: str
@@ -43,7 +43,7 @@ class Place:
 
 
 def places() -> list[Place]:
-    """All places of the installed libraries, in the order of their files."""
+    """All places in the installed libraries, in the order of their files."""
     found = []
     for package in PACKAGES:
         spec = importlib.util.find_spec(package)
@@ -55,7 +55,7 @@ def places() -> list[Place]:
 
 
 def places_in(text: str, file: str) -> list[Place]:
-    """The places of one module, each once."""
+    """The distinct places in one module."""
     return sorted(set(_places(ast.parse(text), file, "")))
 
 
@@ -83,7 +83,7 @@ def _kind(node: ast.AST) -> str:
 
 
 def text_of(found: list[Place]) -> str:
-    """What the document says of them."""
+    """The document's text about these places."""
     releases = " and ".join(f"{name} {version(name)}" for name in PACKAGES.values())
     kernels = [place for place in found if place.kind == KERNEL]
     files = list(dict.fromkeys(place.file for place in found))
@@ -106,7 +106,7 @@ def _cells(found: list[Place]) -> tuple[str, str]:
 
 
 def main() -> int:
-    """Write the list, or compare it."""
+    """Write the list, or compare it with the document."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check

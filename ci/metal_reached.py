@@ -1,7 +1,7 @@
 """Notes which Metal kernels a run calls: ``conformance run --plugin metal_reached``, from here.
 
-The variable METAL_REACHED names a file. It gets a line for the first call of each kernel in each
-process: the file and line that made it, as docs/gpu.md lists them.
+The variable METAL_REACHED names a file. For the first call of each kernel in each process, it gets
+a line with the file and line that made the kernel, as listed in docs/gpu.md.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _PACKAGES = ("mlx_lm", "mlx_vlm")
 
 @hookimpl
 def conformance_engines() -> list[Any]:
-    """None: a plugin has a hook."""
+    """No engines; a plugin needs at least one hook."""
     return []
 
 
 def made_at(frame: Any) -> str:
-    """The file, from its package on, and the line; empty for code of no library."""
+    """The file, from its package on, and the line; empty for code outside the libraries."""
     parts = Path(frame.f_code.co_filename).parts
     begin = next((i for i, part in enumerate(parts) if part in _PACKAGES), None)
     return "" if begin is None else f"{'/'.join(parts[begin:])}:{frame.f_lineno}"
 
 
 def noting(make: Callable[..., Any], path: Path) -> Callable[..., Any]:
-    """``make``, whose kernels are noted in a file when they are called first."""
+    """``make``, with each kernel noted in a file at its first call."""
     noted: set[str] = set()
 
     @functools.wraps(make)
@@ -54,5 +54,5 @@ def noting(make: Callable[..., Any], path: Path) -> Callable[..., Any]:
 
 
 if target := os.environ.get("METAL_REACHED"):
-    # Before the libraries are imported: some make their kernels then.
+    # This precedes the import of the libraries, since some make their kernels then.
     mx.fast.metal_kernel = noting(mx.fast.metal_kernel, Path(target))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The newest release of a library against its main branch: bash ci/nightly.sh LIBRARY URL [options of
-# conformance run], for example mlx-lm git+https://github.com/ml-explore/mlx-lm. Known defects are
-# not asked about: what counts is the difference, which goes to the job's summary. Exit code 1 if the
-# main branch is worse, or the newest release is worse than that of the night before.
+# Compares a library's newest release with its main branch: bash ci/nightly.sh LIBRARY URL [options
+# of conformance run], for example mlx-lm git+https://github.com/ml-explore/mlx-lm. Known defects
+# are ignored: only the difference counts, and it goes to the job's summary. Exit code 1 if the main
+# branch is worse, or if the newest release is worse than the night before.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [ $# -lt 2 ]; then
@@ -15,7 +15,7 @@ shift 2
 mkdir -p results baseline
 worse=0
 
-# A verdict that is not wanted ends in 1, which is no reason to stop; a mistake ends in 2.
+# Exit code 1, an unexpected verdict, is no reason to stop; 2, an error, is one.
 run() {
   CONFORMANCE_EXTRAS="" CONFORMANCE_INSTALL="$1" bash ci/setup.sh
   local code=0

@@ -1,12 +1,12 @@
-"""The operations of a golden's single stream on the CPU, and again on the GPU with the same inputs.
+"""Runs the operations of a golden's single stream on the CPU, and on the GPU with the same inputs.
 
     python ci/operations_by_device.py mlx_lm/phi3small
 
-For a golden that holds on the CPU of a machine (`conformance golden check --cpu`) and not on its
-GPU: which operation of mlx is rounded otherwise there. Of each operation the call with the largest
-difference is printed, as a part of the result's largest element, with the request and the shapes of
-its inputs. Those are the operations that Python calls, of `mlx.core` and of arrays; nothing is
-compiled. Exit code 2 without a GPU.
+If a golden holds on a machine's CPU (`conformance golden check --cpu`) but not on its GPU, this
+shows which mlx operation rounds differently there. For each operation it prints the call with the
+largest difference, relative to the result's largest element, with the request and the shapes of the
+inputs. Operations are those that Python calls, of `mlx.core` and of arrays; nothing is compiled.
+Exit code 2 without a GPU.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ ON_ARRAYS = (
     *("__rtruediv__", "__pow__", "__rpow__", "__matmul__"),
     *("sum", "mean", "var", "square", "sqrt", "rsqrt", "exp", "log", "prod"),
 )
-# What makes no array, or another one each time it is called; and scans: after mx.cumsum of one
-# element on CUDA its input, an array of the CPU, held something else (not traced in mlx).
+# Functions that make no array, or a different one at each call; and scans: after mx.cumsum of one
+# element on CUDA, its input, an array on the CPU, held other values (not traced in mlx).
 LEFT_OUT = {"eval", "async_eval", "array", "synchronize", "array_equal", "clear_cache"}
 LEFT_OUT |= {"cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"}
 SHOWN = 12
@@ -51,7 +51,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Apart:
-    """The call of an operation whose results are the farthest apart."""
+    """The call of an operation with the largest difference between its results."""
 
     difference: float
     name: str
@@ -63,7 +63,7 @@ class Apart:
 
 
 class Both:
-    """Makes each call on the CPU, which the model goes on with, and again on another device.
+    """Makes each call on the CPU, whose result the model uses, and again on another device.
 
     Args:
         again: makes a call on that device.
@@ -76,7 +76,7 @@ class Both:
         self._inside = False
 
     def of(self, name: str, function: Function) -> Function:
-        """The function of that name, made on both."""
+        """The function of that name, run on both devices."""
 
         @functools.wraps(function)
         def made(*given: Any, **named: Any) -> Any:
@@ -106,7 +106,7 @@ class Both:
 
     @contextmanager
     def patched(self) -> Iterator[None]:
-        """Inside the block mlx's functions and the operators of arrays are made on both."""
+        """Run mlx's functions and the operators of arrays on both devices inside the block."""
         with ExitStack() as stack:
             for prefix, module in MODULES.items():
                 for name in dir(module):
@@ -127,13 +127,13 @@ def _arrays(tree: Any) -> list[mx.array]:
 
 
 def _floats(tree: Any) -> list[np.ndarray]:
-    """The arrays of floats in a result, in float64."""
+    """The floating-point arrays in a result, as float64."""
     kept = [leaf for leaf in _arrays(tree) if mx.issubdtype(leaf.dtype, mx.floating)]
     return [np.array(leaf.astype(mx.float32)).astype(np.float64) for leaf in kept]
 
 
 def _apart(got: np.ndarray, want: np.ndarray) -> float:
-    """The largest difference as a part of the largest finite element."""
+    """The largest difference relative to the largest finite element."""
     finite = np.isfinite(want)
     if got.shape != want.shape or (finite != np.isfinite(got)).any():
         return float("inf")
@@ -144,7 +144,7 @@ def _apart(got: np.ndarray, want: np.ndarray) -> float:
 
 
 def on_gpu(function: Function) -> Function:
-    """A function of mlx whose work is done on the GPU."""
+    """A function of mlx that runs on the GPU."""
 
     def made(*given: Any, **named: Any) -> Any:
         with mx.stream(mx.Device(mx.DeviceType.gpu)):
@@ -156,13 +156,13 @@ def on_gpu(function: Function) -> Function:
 
 
 def played(name: str, again: Callable[[Function], Function]) -> list[Apart]:
-    """The worst call of each operation in the single streams of a golden, the worst first.
+    """The worst call of each operation in the single streams of a golden, worst first.
 
     Args:
         name: library and family, as ``mlx_lm/phi3small``.
 
     Raises:
-        ConformanceError: there is no such family, or no golden of it.
+        ConformanceError: there is no such family, or it has no golden.
     """
     registry = build_registry()
     library, _, family = name.partition("/")
@@ -170,7 +170,7 @@ def played(name: str, again: Callable[[Function], Function]) -> list[Apart]:
         raise ConformanceError(f"{name}: no such family; it is LIBRARY/FAMILY, as mlx_lm/llama")
     golden = load_golden(golden_path(find_folder(None), library, family))
     subject = load_subject(registry.libraries[library], registry.families[library, family])
-    requests_of(subject)  # some processors only recognise prompts that they have composed
+    requests_of(subject)  # some processors recognise only prompts that they have composed
     both = Both(again)
 
     def play(request: Request, tokens: tuple[int, ...]) -> None:
@@ -179,7 +179,7 @@ def played(name: str, again: Callable[[Function], Function]) -> list[Apart]:
             subject.model, request, options=WHOLE, steps=len(tokens), forced=tokens
         )
 
-    with uncompiled():  # of a compiled function only its whole could be seen
+    with uncompiled():  # a compiled function would be seen only as a whole
         for recorded in golden.requests:
             with both.patched():
                 play(recorded.request, recorded.tokens)
@@ -194,7 +194,7 @@ def main() -> int:
     if not mx.is_available(mx.Device(mx.DeviceType.gpu)):
         print("this needs a GPU that mlx can use", file=sys.stderr)
         return 2
-    use_cpu()  # before the libraries are imported: they take their stream then
+    use_cpu()  # before the libraries are imported, since they take their stream then
     try:
         found = played(sys.argv[1], on_gpu)
     except ConformanceError as error:

@@ -1,10 +1,10 @@
-"""Plays both releases of each pair, with the families and scenarios that the pair names.
+"""Runs both releases of each pair, with the families and scenarios that the pair names.
 
     python ci/play_release_pairs.py DIR [OPTION ...]
 
-Calls `conformance releases` once for all pairs of the same two releases and pins; its results go
-to a folder of their own in DIR, for `ci/release_pairs.py`. What is there already is not played
-again. The options are passed on, such as `--cache-dir`. About 40 environments are made.
+Calls `conformance releases` once for all pairs with the same two releases and pins; each call's
+results go to a folder of their own in DIR, for `ci/release_pairs.py`. Existing results are not
+computed again. The options, such as `--cache-dir`, are passed on. About 40 environments are made.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from release_pairs import Pair, pairs
 
 
 def command(group: Sequence[Pair], folder: Path, options: Sequence[str]) -> list[str]:
-    """The call for pairs of the same two releases."""
+    """The call for pairs with the same two releases."""
     first = group[0]
     args = ["releases", f"{first.library}=={first.before},{first.after}"]
     for option, names in (
@@ -34,7 +34,7 @@ def command(group: Sequence[Pair], folder: Path, options: Sequence[str]) -> list
 
 
 def groups(known: Iterable[Pair]) -> list[list[Pair]]:
-    """The pairs by their two releases and what is beside these, in the order of the file."""
+    """The pairs grouped by their two releases and their pins, in the order of the file."""
     found: dict[str, list[Pair]] = {}
     for pair in known:
         found.setdefault(pair.folder, []).append(pair)
@@ -42,7 +42,7 @@ def groups(known: Iterable[Pair]) -> list[list[Pair]]:
 
 
 def main(folder: Path, options: Sequence[str]) -> int:
-    """Play them all; the exit code is the worst of the calls, whose output is passed on."""
+    """Run all pairs; return the worst exit code of the calls, whose output is passed on."""
     codes = [subprocess.call(command(group, folder, options)) for group in groups(pairs())]
     return max(codes, default=0)
 

@@ -1,11 +1,11 @@
-"""Between which releases with a known difference `conformance releases` finds one.
+"""Shows between which releases with a known difference `conformance releases` finds one.
 
     python ci/release_pairs.py DIR [DIR ...] > docs/release-pairs.md
 
-Each DIR is one of `conformance releases --json DIR`. A difference is found where a case of one of
-the pair's families, or one of its cache classes, behaves otherwise in the two releases. What is
-there in only one of them (a class, a method, an option, a family that can be loaded) is shown, and
-not counted. A pair is not run where neither is there of both releases.
+Each DIR is an output folder of `conformance releases --json DIR`. A difference is found if a case
+of one of the pair's families, or one of its cache classes, behaves differently in the two releases.
+Anything that exists in only one release (a class, a method, an option, a family that can be loaded)
+is shown but not counted. A pair is not run if neither kind of result exists for both releases.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from conformance.report.moved_streams import moved_streams
 from conformance.tools.releases.cache_outcomes import CacheOutcome, changes, read_outcomes
 
 _NOT_RUN, _NOT_FOUND = "not run", "not found"
-# Begins what says that a class, a method, an option or a family is there in one release only.
+# Prefix of the line for a class, method, option or family that only one release has.
 _ONLY = "only: "
-# In the line of a cache class that behaves otherwise.
+# In the line of a cache class that behaves differently.
 _DIFFERS = ": differs in "
 PAIRS = Path(__file__).with_name("release_pairs.toml")
 
@@ -38,10 +38,10 @@ class Pair:
     """Two releases, the defect between them, and where it shows.
 
     ``says`` is a pattern that the line of a cache class must match to be about the defect,
-    ``shows`` one that the line of a case must. ``scenarios`` are those that can show it; empty
-    means all. ``unseen`` says why nothing is found, or nothing can be run; ``reachable`` is false
-    where the reason is that no batch which the library makes on a CPU shows it. ``pins`` are
-    versions beside both releases, such as ``mlx==0.32.4``.
+    ``shows`` one that the line of a case must match. ``scenarios`` are those that can show it;
+    empty means all. ``unseen`` says why nothing is found or can be run; ``reachable`` is false
+    if the reason is that no batch that the library makes on a CPU shows the defect. ``pins`` are
+    versions installed with both releases, such as ``mlx==0.32.4``.
     """
 
     library: str
@@ -60,17 +60,17 @@ class Pair:
 
     @property
     def folder(self) -> str:
-        """The name of the folder of its results."""
+        """The name of the folder for its results."""
         return "+".join((f"{self.library}-{self.before}-{self.after}", *self.pins))
 
     def within(self, folders: Sequence[Path]) -> list[Path]:
-        """Those of its pins: what was played beside other versions is not about it."""
+        """The folders for this pair's pins: results with other versions do not apply to it."""
         own = self.folder.partition("+")[2]
         return [folder for folder in folders if folder.name.partition("+")[2] == own]
 
     @classmethod
     def of(cls, table: dict[str, Any]) -> Pair:
-        """The pair that a table of the file describes."""
+        """The pair described by a table of the file."""
         names = ("library", "before", "after", "class", "source")
         places = (tuple(table["families"]), tuple(table["caches"]))
         return cls(
@@ -91,7 +91,7 @@ def pairs() -> list[Pair]:
 
 
 def judged(pair: Pair, folders: Sequence[Path]) -> str:
-    """What differs: a case, or a cache class; else `only: ...`, `not found` or `not run`."""
+    """The difference: a case or a cache class; else `only: ...`, `not found` or `not run`."""
     folders = pair.within(folders)
     cases = [_cases(pair, version, folders) for version in (pair.before, pair.after)]
     caches = [_caches(pair, version, folders) for version in (pair.before, pair.after)]
@@ -121,14 +121,14 @@ def _line(history: History) -> str:
 
 
 def _streams(before: Sequence[CaseResult], after: Sequence[CaseResult]) -> list[str]:
-    """Where single streams themselves give something else."""
+    """Lines about single streams that themselves differ."""
     old = {result.case: result for result in before}
     both = [(old[result.case], result) for result in after if result.case in old]
     return [f"`{new.case}` {text}" for was, new in both if (text := moved_streams(was, new))]
 
 
 def _absent(history: History) -> bool:
-    """Whether one of the releases refuses it, or cannot load the family at all."""
+    """Whether a release refuses the case, or cannot load the family at all."""
     return any(
         outcome is not None
         and (outcome.verdict is Verdict.UNSUPPORTED or outcome.signature.startswith("ModelError"))
@@ -145,23 +145,23 @@ def _cases(pair: Pair, version: str, folders: Sequence[Path]) -> list[CaseResult
     found = {r.case: r for file in files if file.is_file() for r in read_results(file)}
     own = [r for r in found.values() if _any(r.family, pair.families) and not _unjudged(r)]
     own = [r for r in own if r.scenario in (pair.scenarios or (r.scenario,))]
-    # Where no family could be loaded in a release, nothing was run there.
+    # If no family could be loaded in a release, nothing was run there.
     return own if any(_ran(r) for r in own) or _lacks_class(own) else []
 
 
 def _ran(result: CaseResult) -> bool:
-    """Whether the model was loaded; what crashes while it decodes alone has no schedules."""
+    """Whether the model was loaded; a result has no schedules if a single stream crashes."""
     loads = not any(str(f.got).startswith("ModelError") for f in result.evidence)
     return bool(result.schedules) or (result.verdict is Verdict.CRASH and loads)
 
 
 def _unjudged(result: CaseResult) -> bool:
-    """Whether this project could not run it, which says nothing of the release."""
+    """Whether this project could not run the case, which does not depend on the release."""
     return any(finding.check == "harness" for finding in result.evidence)
 
 
 def _lacks_class(results: Sequence[CaseResult]) -> bool:
-    """Whether a release has no such model, as against one that it fails to load."""
+    """Whether a release lacks the model, rather than failing to load it."""
     return any("has no attribute" in str(f.got) for r in results for f in r.evidence)
 
 
@@ -169,7 +169,7 @@ def _caches(pair: Pair, version: str, folders: Sequence[Path]) -> list[CacheOutc
     files = [folder / f"{pair.library}-{version}.caches.jsonl" for folder in folders]
     found = {one.name: one for file in files if file.is_file() for one in read_outcomes(file)}
     own = [one for one in found.values() if _any(one.name, pair.caches)]
-    # A class that is not there in one of the two is a difference, too.
+    # A class that only one of the two has is a difference too.
     return own or ([CacheOutcome("none")] if found and pair.caches else [])
 
 
@@ -178,7 +178,7 @@ def _any(name: str, globs: Sequence[str]) -> bool:
 
 
 def main(folders: Sequence[Path]) -> None:
-    """Print the table and its sum."""
+    """Print the table and its totals."""
     known = pairs()
     given = [(pair, judged(pair, folders)) for pair in known]
     ran = [text for _, text in given if text != _NOT_RUN]

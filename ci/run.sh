@@ -3,7 +3,7 @@
 # are those of `conformance run`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# Many containers forbid bytecode; then each process would compile all that it imports.
+# Many containers forbid bytecode; each process would then compile every module that it imports.
 unset PYTHONDONTWRITEBYTECODE
 bash ci/setup.sh
 exec .venv/bin/conformance run "$@"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Makes .venv with the project and its developer tools in it. Run again, it does nothing until
-# pyproject.toml changes. PYTHON names the interpreter to use. With --browser it also sees to a
+# Makes .venv with the project and its developer tools. Running it again does nothing until
+# pyproject.toml changes. PYTHON names the interpreter to use. With --browser it also provides a
 # Chromium, which the tests of the report's pages need. Works with the bash 3.2 of macOS.
-# CONFORMANCE_EXTRAS are the project's extras to install (default: dev), CONFORMANCE_INSTALL what
-# is installed over it, such as another release of a library, or a checkout; separated by blanks.
+# CONFORMANCE_EXTRAS are the project's extras to install (default: dev); CONFORMANCE_INSTALL lists
+# requirements to install over it, such as another release of a library, or a checkout. Both are
+# separated by blanks.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -23,7 +24,7 @@ find_python() {
   exit 1
 }
 
-# Says what is missing, and leaves it to the tests to fail for it.
+# Says what is missing; the tests that need it will fail.
 see_to_chromium() {
   local finder=tests/browser/chromium.py
   if .venv/bin/python $finder >/dev/null 2>&1; then
@@ -37,7 +38,7 @@ see_to_chromium() {
   .venv/bin/python $finder >/dev/null || true
 }
 
-# uv installs in a third of pip's time; where it is not there, pip brings it into .venv.
+# uv installs in a third of pip's time; if it is missing, pip installs it into .venv.
 put() {
   if ! command -v uv >/dev/null 2>&1 && ! [ -x .venv/bin/uv ]; then
     .venv/bin/python -m pip install --quiet --disable-pip-version-check uv >/dev/null 2>&1 || true
@@ -51,7 +52,7 @@ put() {
   fi
 }
 
-# Where Python may write no bytecode, as in many containers, each start would compile all anew.
+# If Python may write no bytecode, as in many containers, each start would compile every module.
 compile_modules() {
   .venv/bin/python -m compileall -q conformance || true
 }
@@ -81,7 +82,7 @@ put -e ".${extras:+[$extras]}"
 if [ -n "$install" ]; then put --upgrade $install; fi
 case ",$extras," in
   *,cuda,*)
-    # Two wheels bring mlx's library under one name: the last to be written is the one that runs.
+    # Two wheels contain mlx's library under one name: the one written last is used.
     cuda="$(.venv/bin/python -c 'from importlib.metadata import version as v; print("mlx-cuda-13==" + v("mlx"))')"
     put --force-reinstall --no-deps "$cuda"
     ;;

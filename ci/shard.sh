@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# One shard of the suite under pytest, over all cores: bash ci/shard.sh K/N [options of pytest].
-# Results go to results/, which ci/summary.sh joins. CONFORMANCE_ENGINE is a glob of engines (default:
-# mlx_*), CONFORMANCE_OPTIONS has more options of pytest, separated by blanks.
+# One shard of the suite under pytest, on all cores: bash ci/shard.sh K/N [options of pytest].
+# Results go to results/, which ci/summary.sh joins. CONFORMANCE_ENGINE is a glob of engines
+# (default: mlx_*); CONFORMANCE_OPTIONS has more options of pytest, separated by blanks.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [ $# -eq 0 ]; then
@@ -12,10 +12,10 @@ shard="$1"
 shift
 bash ci/setup.sh
 mkdir -p results
-# What an earlier run left there is none of this one.
+# Remove the results of an earlier run.
 rm -f "results/${shard%/*}-of-${shard#*/}.jsonl"{,.partial}
 
-# What models and libraries say must not be taken for commands to GitHub.
+# Output of models and libraries must not be taken for commands to GitHub.
 if [ "${GITHUB_ACTIONS:-}" = true ]; then
   token="$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')"
   echo "::stop-commands::$token"

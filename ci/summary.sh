@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Joins the results of N shards and reports them to GitHub: bash ci/summary.sh N [options of
 # conformance report]. It writes build/all.jsonl, JUnit XML, a badge and pages; the summary and the
-# annotations go to the job. It compares with baseline/all.jsonl, where there is one. For two minutes
-# it explains failures, so that findings say where they begin; that needs the shards' machine and
-# libraries (CONFORMANCE_INSTALL, as for ci/shard.sh), else they are left unexplained. With --whole,
-# an expectation that met no case is a problem. CONFORMANCE_OPTIONS has more options, separated by
-# blanks.
+# annotations go to the job. It compares with baseline/all.jsonl, if that exists. For two minutes it
+# explains failures, so that findings say where they begin. This needs the shards' machine and
+# libraries (CONFORMANCE_INSTALL, as for ci/shard.sh); otherwise they stay unexplained. With
+# --whole, an expectation that matched no case is a problem. CONFORMANCE_OPTIONS has more options,
+# separated by blanks.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 count="${1:-}"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# All that must pass before a change goes in: sets up, runs every stage even if one fails, and says
-# at the end what each came to. Developers and CI run this same script. Arguments are the stages to
-# run, for example `bash ci/test.sh lint types`; without any, all are but `nightly`: more of a kind of
-# which the stage `tests` has one.
+# Everything that must pass before a change is merged: sets up, runs every stage even if one fails,
+# and reports the result of each at the end. Developers and CI run this same script. Arguments are
+# the stages to run, for example `bash ci/test.sh lint types`; the default is all except `nightly`,
+# which runs more tests of each kind than the stage `tests` does.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
-# Many containers forbid bytecode; then each process would compile all that it imports.
+# Many containers forbid bytecode; each process would then compile every module that it imports.
 unset PYTHONDONTWRITEBYTECODE
 stages="lint format types docs workflows tests suite"
 for name in "$@"; do
@@ -42,11 +42,11 @@ stage format $bin/ruff format --check .
 stage types $bin/mypy
 stage docs $bin/mkdocs build --strict --quiet
 stage workflows bash ci/workflows.sh
-# A worker keeps to its part of the files, whose models and runs are then made once.
+# A worker keeps to its share of the files, whose models and runs are then made once.
 stage tests $bin/python -m pytest tests -q -n auto --dist worksteal
 stage nightly $bin/python -m pytest tests -q -n auto --dist worksteal -m nightly
-# One family of each kind, in the quick tier: what is played is the same on every machine. All
-# families are the README's first command and a job of the workflow.
+# One family of each kind, in the quick tier: the selection is the same on every machine. All
+# families are run by the README's first command and a job of the workflow.
 kinds="$($bin/python ci/kinds.py)"
 # shellcheck disable=SC2086  # several options
 stage suite $bin/python -m pytest --pyargs conformance.suite -q -n auto --conformance-engine 'mlx_*' \

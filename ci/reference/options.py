@@ -1,4 +1,4 @@
-"""The command line and pytest's options, as their parsers have them."""
+"""The command line's and pytest's options, as their parsers define them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH = 100
 
 
 def commands() -> list[dict[str, str]]:
-    """Name and help text of each command and of commands within commands, in their order."""
+    """Name and help text of each command and nested command, in order."""
     context = click.Context(
         group, info_name="conformance", terminal_width=100, max_content_width=100
     )
@@ -33,7 +33,7 @@ def _commands(parent: click.Group, context: click.Context) -> Iterator[dict[str,
 
 
 class _Recorder:
-    """Takes the place of pytest's parser and of its groups, and notes what is added."""
+    """Replaces pytest's parser and its groups, and records what is added."""
 
     def __init__(self) -> None:
         self.options: list[dict[str, Any]] = []

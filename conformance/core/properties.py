@@ -1,4 +1,4 @@
-"""Properties of a library's functions that need no model: what they give, held to a definition."""
+"""Properties of a library's functions that need no model: results compared with a definition."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _SUFFIX = "_properties"
 
 @dataclass(frozen=True)
 class Property:
-    """What functions of a library must give, for drawn arguments.
+    """The required results of a library's functions, for drawn arguments.
 
     Attributes:
         name: as ``samplers: top-p``.
-        module: the file that they are in, as ``mlx_vlm/sample_utils.py``; a glob.
-        functions: which of them it is about, as ``APCManager.*``; globs.
-        problems: calls them, and gives a sentence for each difference.
+        module: the functions' file, as ``mlx_vlm/sample_utils.py``; a glob.
+        functions: the functions it covers, as ``APCManager.*``; globs.
+        problems: calls them, and yields a sentence for each difference.
     """
 
     name: str
@@ -31,13 +31,13 @@ class Property:
     problems: Callable[[], Iterable[str]]
 
     def is_about(self, module: str, function: str) -> bool:
-        """Whether it is about that function."""
+        """Whether the property covers that function."""
         return fnmatchcase(module, self.module) and any(
             fnmatchcase(function, glob) for glob in self.functions
         )
 
     def problem(self) -> str:
-        """The first difference, empty if there is none; an error that is raised is one."""
+        """The first difference or raised error; empty if there is none."""
         try:
             return next(iter(self.problems()), "")
         except Exception as error:  # noqa: BLE001 - whatever a library raises
@@ -45,10 +45,10 @@ class Property:
 
 
 def properties_in(package: str) -> list[Property | Unavailable]:
-    """What the functions ``*_properties`` give of all modules below an imported package.
+    """Collect the results of the functions ``*_properties`` in all modules of an imported package.
 
-    A module that cannot be imported, or whose function raises, is left out; a sentence about each
-    reason comes last.
+    A module that cannot be imported, or whose function raises, is left out; a sentence for each
+    such reason comes last.
     """
     modules, lacking = _modules_below(package)
     found: list[Property] = []

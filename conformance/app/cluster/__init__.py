@@ -1,4 +1,4 @@
-"""Runs on the machines of a Dask cluster: what the client does, and what its workers do.
+"""Runs on the machines of a Dask cluster: the client's part and the workers' part.
 
-Only this folder imports ``distributed``, of the extra ``cluster``.
+Only this folder imports ``distributed``, which the extra ``cluster`` installs.
 """

@@ -1,6 +1,6 @@
-"""Does one item of work in a child process of a worker, so that no crash is the worker's own.
+"""Does one item of work in a child process of a worker, so that a crash does not affect the worker.
 
-Started with a folder that has what to do, and the number of the process that it ends with.
+Its arguments are a folder that holds the work, and the id of the parent process with which it ends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ASKED, ANSWER = "asked", "answer"
 
 
 def main(folder: Path, parent: int) -> None:
-    """Do it, and leave the result in the folder."""
+    """Do the work, and leave the result in the folder."""
     end_with_parent(parent)
     kernels = OwnKernels(folder / "kernels")
     work, item = pickle.loads((folder / ASKED).read_bytes())

@@ -1,4 +1,4 @@
-"""The client of a cluster: it checks the workers, gives out work, and takes what comes back."""
+"""The client of a cluster: it checks the workers, hands out work, and collects the results."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ R = TypeVar("R")
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[Client]:
-    """A client of the scheduler at that address, all of whose workers are like this machine.
+    """A client of the scheduler at that address, all of whose workers match this machine.
 
     Raises:
-        ConformanceError: it does not answer, has no workers, or one of them is not like this one.
+        ConformanceError: the scheduler does not answer, has no workers, or one of them differs.
     """
     try:
         client = Client(address, timeout=CONNECT_SECONDS)
@@ -65,17 +65,17 @@ def as_they_come(
     *,
     on_crash: Callable[[T, str], R],
 ) -> Generator[tuple[int, R], None, None]:
-    """The index of each item and ``work`` of it, as soon as it is there; each once.
+    """The index of each item and the result of ``work`` on it, as soon as available; each once.
 
-    The first items are begun first. Those of a lost worker are done again by another. Left early,
-    what is at work is ended.
+    The first items are begun first. Items of a lost worker are done again by another. If the
+    iteration is left early, running work is ended.
 
     Args:
-        work: a function of a module; it gets and gives what can be pickled.
+        work: a function of a module; its argument and result can be pickled.
         on_crash: the result of an item that ended its process, or worker after worker, and how.
 
     Raises:
-        ConformanceError: a worker is not like this machine, or could not begin, or the scheduler
+        ConformanceError: a worker differs from this machine or could not begin, or the scheduler
             is lost.
     """
     run = uuid.uuid4()

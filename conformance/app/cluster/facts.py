@@ -1,4 +1,4 @@
-"""What must be the same on all machines of a run: versions, and the code that judges."""
+"""Facts that must be the same on all machines of a run: versions, and the code that judges."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DIGITS = 12
 
 @functools.cache
 def facts() -> dict[str, str]:
-    """Of this machine; nothing that numbers depend on is imported."""
+    """The facts of this machine; no package that affects numbers is imported."""
     found = {"Python": ".".join(platform.python_version_tuple()[:2])}
     for package in PACKAGES:
         found |= versions_of(package)
@@ -28,7 +28,7 @@ def facts() -> dict[str, str]:
 
 
 def digest(*folders: Path) -> str:
-    """Of the code and data in these folders."""
+    """A digest of the code and data in these folders."""
     whole = hashlib.sha256()
     for part in (part for folder in folders for part in _parts(folder)):
         whole.update(part)

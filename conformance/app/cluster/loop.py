@@ -1,6 +1,6 @@
-"""A pytest plugin of the process that reports: cases are played on a cluster, not here.
+"""A pytest plugin of the reporting process: cases are run on a cluster instead of here.
 
-What reports results is the same as in any run; only who plays them differs.
+Results are reported as in any run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from conformance.report import failure_message, properties
 
 
 class ClusterLoop:
-    """Attributes: ``problem``: why the run could not go on, a sentence; empty if it did."""
+    """Attributes: ``problem``: a sentence why the run could not go on; empty if it did."""
 
     def __init__(self, client: Client, settings: Settings) -> None:
         self._client = client
@@ -33,7 +33,7 @@ class ClusterLoop:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Play the cases on the cluster, everything else here."""
+        """Run the cases on the cluster, everything else here."""
         if session.testsfailed or session.config.option.collectonly:
             return None
         items = {str(item.case): item for item in session.items if isinstance(item, CaseItem)}
@@ -45,7 +45,8 @@ class ClusterLoop:
         parts = parts_of((i.case for i in items.values()), setup.group_of, setup.seconds)
         try:
             ended = list(self._played(session, items, parts))
-            # Only what ended its process is without a result: each case of a part by itself.
+            # Only the case that ended its process lacks a result: run each case of a part by
+            # itself.
             alone = [Part(part.group, (case,), 0.0) for part in ended for case in part.cases]
             for part in self._played(session, items, alone):
                 for case in part.cases:
@@ -58,7 +59,7 @@ class ClusterLoop:
     def _played(
         self, session: pytest.Session, items: dict[str, CaseItem], parts: list[Part]
     ) -> Iterator[Part]:
-        """Report the cases of these parts as they come; gives the parts that ended a process."""
+        """Report the cases of these parts as they arrive; return the parts that ended a process."""
         work = [Work(part, self._settings) for part in parts]
         nothing: Callable[[Work, str], Played | None] = lambda _, __: None  # noqa: E731
         for index, found in as_they_come(self._client, play, work, on_crash=nothing):
@@ -82,7 +83,7 @@ def _crash(item: CaseItem) -> CaseResult:
 
 
 def _report(item: CaseItem, result: CaseResult) -> None:
-    """As if the case had been played here."""
+    """Report a case as if it had been run here."""
     options = item.setup_.settings.rerun_options
     report: Any = pytest.TestReport(
         nodeid=item.nodeid,

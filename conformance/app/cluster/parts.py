@@ -1,4 +1,4 @@
-"""How the cases of a run are cut into what one worker plays at a time, and how it plays them."""
+"""Cuts the cases of a run into parts for one worker each, and runs a part."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from conformance.core.verdict import CaseId
 from conformance.run.family_seconds import FamilySeconds
 
 PART_SECONDS = 60.0
-"""About how long a part may take; a lost worker's parts are played again."""
+"""Approximate seconds of a part; a lost worker's parts are run again."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Cases of one family, in their order; ``seconds`` as recorded."""
+    """Cases of one family, in order; ``seconds`` as recorded."""
 
     group: str
     cases: tuple[CaseId, ...]
@@ -30,7 +30,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Work:
-    """A part, and how it is to be played."""
+    """A part, and how to run it."""
 
     part: Part
     settings: Settings
@@ -38,21 +38,21 @@ class Work:
 
 @dataclass(frozen=True)
 class Played:
-    """Lines of a result file, and what was said last, for the cases that have none."""
+    """Lines of a result file, and the last output, for cases without a result."""
 
     lines: tuple[str, ...] = ()
     said: str = ""
 
 
 def play(work: Work) -> Played:
-    """Play the cases of a part in a process more, as ``conformance run`` does with one job."""
+    """Run the cases of a part in one more process, as ``conformance run`` does with one job."""
     with tempfile.TemporaryDirectory(prefix="conformance-") as name:
         cases, results = Path(name, "cases.txt"), Path(name, "results.jsonl")
         cases.write_text("\n".join(map(str, work.part.cases)), encoding="utf-8")
         settings = dataclasses.replace(work.settings, cases=cases, json=results, keep=False)
         _, text = call_pytest(settings, workers=1, exitfirst=False)
         said = text.strip().splitlines()
-        # Of a run that did not come to its end the partial file has what there is.
+        # If the run did not finish, its results are in the partial file.
         for path in (results, results.with_name(f"{results.name}.partial")):
             if path.is_file():
                 lines = path.read_text(encoding="utf-8").splitlines()[1:]
@@ -66,9 +66,9 @@ def parts_of(
     seconds: FamilySeconds,
     most: float = PART_SECONDS,
 ) -> list[Part]:
-    """A family's cases in parts of about equal length, each of about ``most`` seconds or less.
+    """A family's cases in parts of about equal length, each of at most about ``most`` seconds.
 
-    Those that take longest come first.
+    The longest parts come first.
     """
     groups: dict[str, list[CaseId]] = {}
     for case in cases:

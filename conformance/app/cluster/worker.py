@@ -1,4 +1,4 @@
-"""What a worker does with an item: a child process does it, whose crash is not its own."""
+"""Does an item of a worker in a child process, so that a crash does not affect the worker."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _AT_WORK = {"executing", "long-running"}
 
 
 class Differs(Exception):  # noqa: N818
-    """This worker has other versions or other code than the client; the text is a sentence."""
+    """This worker's versions or code differ from the client's; the text is a sentence."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The child process ended without a result; how, in words."""
+    """The child process ended without a result; ``how`` it ended, in words."""
 
     how: str
 
 
 def do(work: Callable[[Any], Any], item: Any, wanted: Mapping[str, str]) -> Any:
-    """What ``work`` makes of the item, or ``Ended``; runs on a worker.
+    """The result of ``work`` on the item, or ``Ended``; runs on a worker.
 
     Raises:
-        Differs: this worker is not like the client.
+        Differs: this worker does not match the client.
     """
     worker = get_worker()
     if problem := difference(wanted, facts(), worker.address):
@@ -55,7 +55,7 @@ def do(work: Callable[[Any], Any], item: Any, wanted: Mapping[str, str]) -> Any:
 
 
 def do_apart(work: Callable[[Any], Any], item: Any, wanted_still: Callable[[], bool]) -> Any:
-    """What ``work`` makes of the item in a child process, or ``Ended``."""
+    """The result of ``work`` on the item in a child process, or ``Ended``."""
     with tempfile.TemporaryDirectory(prefix="conformance-part-") as name:
         folder = Path(name)
         (folder / ASKED).write_bytes(pickle.dumps((work, item)))

@@ -1,8 +1,8 @@
 """The pytest plugin: every case is a test item, every unexpected verdict a failed test.
 
-It is loaded by each pytest of an environment that has this package, so this module imports
-nothing heavy and its hooks return at once where the suite is not run. The way of a case:
-``items`` makes and runs it, ``result_collector`` (in the one process that reports) gets its result.
+Every pytest in an environment with this package loads it, so this module imports nothing heavy and
+its hooks return at once unless the suite is run. ``items`` makes and runs each case;
+``result_collector`` (in the reporting process) gets its result.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker; in the process that reports, add the result collector.
+    """Declare the marker; in the reporting process, add the result collector.
 
     Raises:
-        pytest.UsageError: a package that it needs is not there.
+        pytest.UsageError: a required package is missing.
     """
     config.addinivalue_line(
         "markers", "conformance: a case of the conformance suite (engine/family/scenario/...)"
@@ -48,21 +48,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """In a worker: a crash's traceback goes to a file (pytest's own choice comes earlier)."""
+    """In a worker: write a crash's traceback to a file (pytest's own setting precedes this)."""
     if options.suite_selected(session.config) and options.is_worker(session.config):
         worker_crashes = importlib.import_module("conformance.app.pytest_plugin.worker_crashes")
         worker_crashes.use_crash_file(session.config)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """In a worker: others get the kernels that it compiled, before it reports its end."""
+    """In a worker: share the kernels that it compiled, before it reports its end."""
     if kernels := session.config.stash.get(options.OWN_KERNELS, None):
         kernels.join()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
-    """Where the suite is run by the command ``pytest``: from here on in a watched child process."""
+    """If the command ``pytest`` runs the suite, continue in a watched child process."""
     if options.suite_selected(early_config):
         importlib.import_module("conformance.app.pytest_plugin.command").go_on_in_child(
             early_config
@@ -84,7 +84,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """A worker is given the settings, and what was changed of pytest's own since."""
+    """Give a worker the settings, including later changes of pytest's own."""
     if options.suite_selected(node.config):
         options.give_settings(node)
     node.workerinput[options.LOADGROUP] = node.config.getoption("dist") == "loadgroup"
@@ -101,7 +101,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """The suite's files give cases, and goldens where there is a folder of them."""
+    """Collect cases from the suite's files, and goldens if there is a folder of them."""
     if file_path.name == GOLDEN_FILE.name and file_path == GOLDEN_FILE:
         golden_items = importlib.import_module("conformance.app.pytest_plugin.golden_items")
         if not golden_items.selected(parent.config):
@@ -121,7 +121,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Attach the result to the report, which goes from a worker to the process that reports."""
+    """Attach the result to the report, which a worker sends to the reporting process."""
     report = yield
     if report.when == "call":
         for key in options.ATTRIBUTES:
@@ -132,6 +132,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def find_collector(config: pytest.Config) -> ResultCollector | None:
-    """The result collector of this run; ``None`` in workers, and where the suite is not run."""
+    """The result collector of this run; ``None`` in workers and if the suite is not run."""
     found: ResultCollector | None = config.pluginmanager.get_plugin(options.COLLECTOR)
     return found

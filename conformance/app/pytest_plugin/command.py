@@ -1,4 +1,4 @@
-"""The command ``pytest``, where it runs the suite: a parent that watches it has the exit code."""
+"""Lets a parent process watch the command ``pytest`` when it runs the suite."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _COMMANDS = ("console_main", "_console_main")
 
 
 def go_on_in_child(config: pytest.Config) -> None:
-    """Go on in a child process, if this one is pytest's own; before conftest files are imported.
+    """Continue in a child process if this one is pytest's own, before conftest files are imported.
 
-    A process that calls ``pytest.main`` has more to do than pytest, and so has one in a debugger,
-    which may not follow.
+    A process that calls ``pytest.main`` has more to do than pytest. A debugger may not follow a
+    child process.
     """
     if not _is_command() or "pydevd" in sys.modules:
         return

@@ -1,7 +1,7 @@
-"""How much of a GPU's own memory a process of a run may take; one that takes more ends itself.
+"""Limits how much GPU memory a process of a run may use; a process that uses more ends itself.
 
-From inside: no system counts a device's memory by process everywhere, containers least of all, and
-mlx knows what it took. Its evaluations let other threads run.
+This is measured from inside: not every system counts a device's memory by process, containers least
+of all, but mlx knows its own use. Its evaluations let other threads run.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _LINE = re.compile(r"device memory: (\d+) of (\d+)\n")
 
 
 def device_limit(given: float | None, processes: int) -> int:
-    """The bytes that a process may take of its device, which so many share; 0 for no limit.
+    """The bytes that each of ``processes`` may use of their shared device; 0 for no limit.
 
     Args:
         given: the limit in GB, if there is one.
     """
     there = own_memory()
     if not there:
-        return 0  # it is the machine's memory, which is watched from outside
+        return 0  # the device uses the machine's memory, which is watched from outside
     if given is not None:
         return int(given * 1e9)
     return max(LEAST, int(there * SHARE / max(processes, 1)))
 
 
 def watch_device_memory(limit: int, file: Any) -> None:
-    """In a worker: end it once its arrays take more; its file then says how much.
+    """In a worker: end it once its arrays use more than the limit; its file then says how much.
 
     Args:
         limit: in bytes; 0 watches nothing.
-        file: of its crash, where faulthandler adds what it was doing.
+        file: of its crash, to which faulthandler adds the traceback.
     """
     if not limit:
         return
@@ -65,7 +65,7 @@ def _watch(limit: int, end: Callable[[int], None]) -> None:
 
 
 def taken_of_device(crash: str) -> tuple[int, int] | None:
-    """What a worker took of its device, and the limit, if its crash file says so."""
+    """How much of its device a worker used, and the limit, if its crash file says so."""
     found = _LINE.match(crash)
     return (int(found[1]), int(found[2])) if found else None
 

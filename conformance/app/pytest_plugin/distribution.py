@@ -1,4 +1,4 @@
-"""How cases are given to workers: a family's together, the longest first, no crashed one again."""
+"""Hands cases to workers: a family's together, the longest first, crashed ones only once."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from conformance.core.verdict import CaseId
 class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
     """``--dist loadgroup``, with eight differences.
 
-    - The group that takes longest by the recorded seconds is given out first, so that no worker
-      begins a long one when all others are done. xdist sorts by number of items, or not at all.
+    - The group with the most recorded seconds is handed out first, so that no worker begins a long
+      one when all others are done. xdist sorts by number of items, or not at all.
     - Cases are grouped by their ids. xdist 3.8 reads a mark that it appends to node ids,
-      which pytest 9.2 no longer lets it do: each item would be a group of its own.
-    - What crashed a worker is over. xdist's own puts the whole group back in the queue, the
-      crashed item included, which then crashes the next worker too, and so on.
+      which pytest 9.2 no longer allows: each item would be a group of its own.
+    - An item that crashed a worker is not run again. xdist puts the whole group back in the queue,
+      including the crashed item, which then crashes the next worker too, and so on.
     - A worker that replaces a crashed one gets more than one item, or the signal that there are no
-      more. A worker begins an item only when it knows the next; with one it would wait for ever.
-    - A worker that ends by itself with an item undone has crashed in it.
+      more. A worker begins an item only when it knows the next, so with one it would wait for ever.
+    - A worker that ends by itself with an unfinished item has crashed in it.
     - A worker that has not reported its items yet gets none, even if another crashes meanwhile.
-    - A worker may retire after a case: nothing crashed, and a fresh one goes on.
-    - A worker may have ended before this process learns of it, and is given work meanwhile. xdist
+    - A worker may retire after a case: nothing crashed, and a fresh one continues.
+    - A worker may end before this process learns of it, and may be given work meanwhile. xdist
       takes the closed pipe for an error of its own, and ends the whole session.
     """
 
@@ -46,32 +46,32 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         case = case_of(nodeid)
         if case is None:
-            # A golden is compared on the model that its family's cases run on.
+            # A golden is compared using the model on which its family's cases run.
             return golden_of(nodeid) or str(super()._split_scope(nodeid))
         return self._setup.group_of(CaseId.parse(case))
 
     def _assign_work_unit(self, node: Any) -> None:
-        """Give a worker the longest group that is left; of equal ones the first collected."""
+        """Give a worker the longest remaining group; of equal ones the first collected."""
         longest = max(self.workqueue, key=self._seconds_left)
         self.workqueue.move_to_end(longest, last=False)
-        with contextlib.suppress(OSError):  # its end is reported next, and takes the work back
+        with contextlib.suppress(OSError):  # its end is reported next
             super()._assign_work_unit(node)
 
     def _seconds_left(self, scope: str) -> float:
-        """The group's recorded seconds; the part of them that a crashed worker left."""
+        """The group's recorded seconds; after a crash, the share of the remaining cases."""
         unit = self.workqueue[scope]
         left = list(unit.values()).count(False)
         return self._setup.seconds.of(scope) * left / max(len(unit), 1)
 
     def schedule(self) -> None:
-        """Give out work; called whenever a worker is ready for its first."""
+        """Hand out work; called whenever a worker is ready for its first item."""
         super().schedule()
         for node in filter(self.registered_collections.__contains__, self.nodes):
             while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
                 self._reschedule(node)
 
     def _reschedule(self, node: Any) -> None:
-        """Give a worker more, or let it shut down where there is no more."""
+        """Give a worker more work, or let it shut down if there is none."""
         if node in self.registered_collections:
             super()._reschedule(node)
 
@@ -91,8 +91,9 @@ class FamilyScheduling(LoadGroupScheduling):  # type: ignore[misc]
         if self._retired(node):
             return None
         if crashed is not None and hasattr(node, "workeroutput"):
-            # It reports that it finished, its memory so damaged that it forgot an item; xdist takes
-            # that for a defect of its own, ends the whole session, and starts no other worker.
+            # The worker reports that it finished, with memory so damaged that it forgot an item.
+            # xdist takes that for a defect of its own, ends the whole session, and starts no other
+            # worker.
             session = self.config.pluginmanager.getplugin("dsession")
             session.handle_crashitem(crashed, node)
             if self.workqueue:

@@ -1,4 +1,4 @@
-"""Which goldens a run of the suite has items for."""
+"""Selects the goldens for which a run of the suite has items."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from conformance.tools.golden.recipe import DTYPE, SEED
 
 PARAMETER = "golden_names"
 OF_EACH, OF_FOLDER = "golden", "folder"
-"""The functions of the suite's module; pytest would not collect these names by itself."""
+"""The functions of the suite's module, whose names pytest would not collect by itself."""
 
 
 def given_folder(config: pytest.Config) -> Path | None:
-    """The folder of goldens as set, else ``golden/`` where pytest was started, if it is there."""
+    """The folder of goldens as set, else ``golden/`` where pytest was started, if it exists."""
     here = config.invocation_params.dir
     text = config.getoption("conformance_golden") or config.getini("conformance_golden")
     if text:
@@ -48,7 +48,7 @@ def selected(config: pytest.Config) -> bool:
 
 
 def wanted(config: pytest.Config) -> list[tuple[str, str]]:
-    """Library and family of each selected golden; none where scenarios or dtypes are picked.
+    """Library and family of each selected golden; empty if scenarios or dtypes are selected.
 
     Raises:
         ConformanceError: a glob matches nothing, or the list of families without is damaged.
@@ -69,7 +69,7 @@ class GoldenModule(pytest.Module):
     """The suite's module of goldens: one item for each family, and for a whole run the folder."""
 
     def funcnamefilter(self, name: str) -> bool:
-        """Which functions are items."""
+        """Whether a function is an item."""
         return name in (OF_EACH, OF_FOLDER)
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:

@@ -1,8 +1,8 @@
-"""Goldens as snapshots of syrupy: where they lie, when they match, what may be written.
+"""Goldens as snapshots of syrupy: where they are, when they match, what may be written.
 
-``--snapshot-update`` goes through the same gate as ``conformance golden update``: what is written
-is the golden of a ``Proposal``, which only the gate makes; what was merely checked, a batched run
-above all, cannot be written.
+``--snapshot-update`` goes through the same gate as ``conformance golden update``. It writes the
+golden of a ``Proposal``, which only the gate makes; a golden that was merely checked, above all a
+batched run, cannot be written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from conformance.tools.golden.update import Proposal
 
 
 class GoldenExtension(SingleFileSnapshotExtension):
-    """One golden, one file; whether it matches was found out by ``check`` or ``propose``."""
+    """One golden, one file; ``check`` or ``propose`` has determined whether it matches."""
 
     _write_mode = WriteMode.TEXT
     file_extension = SUFFIX.removeprefix(".")
@@ -32,7 +32,7 @@ class GoldenExtension(SingleFileSnapshotExtension):
         self._matches = False
 
     def serialize(self, data: Any, **_: Any) -> str:
-        """The text of a golden that passed the gate; of a check a text that is no golden.
+        """The text of a golden that passed the gate; for a check, a text that is not a golden.
 
         Raises:
             TypeError: the value is neither.
@@ -74,7 +74,7 @@ class GoldenExtension(SingleFileSnapshotExtension):
         test_location: PyTestLocation,
         snapshot_location: str,
     ) -> bool:
-        """Whether the file is that item's."""
+        """Whether the file belongs to that item."""
         return cls.get_location(test_location=test_location, index=0) == snapshot_location
 
     @classmethod
@@ -83,17 +83,17 @@ class GoldenExtension(SingleFileSnapshotExtension):
         return FOLDER
 
     def discover_snapshots(self, **_: Any) -> SnapshotCollections:
-        """None: only the registry knows orphans, and nothing is deleted that nobody named."""
+        """Nothing: only the registry knows orphans, and only files that are named are deleted."""
         return SnapshotCollections()
 
     @classmethod
     def write_snapshot_collection(
         cls, *, snapshot_collection: SnapshotCollection, **_: Any
     ) -> None:
-        """Write the one golden, whole or not at all.
+        """Write the one golden atomically.
 
         Raises:
-            GoldenError: it is none, or cannot be written.
+            GoldenError: it is not a golden, or cannot be written.
         """
         (snapshot,) = snapshot_collection
         write_whole(Path(snapshot_collection.location), str(snapshot.data))

@@ -32,18 +32,18 @@ from conformance.report import failure_message, properties
 from conformance.run.coverage import account
 
 _WATCHDOG_FACTOR = 1.5
-"""A process that is stuck where no signal reaches it is ended after so many timeouts."""
+"""A stuck process that no signal reaches is ended after this many timeouts."""
 
 
 class Unexpected(Exception):  # noqa: N818
-    """A case's verdict is not the wanted one; the text is the whole message."""
+    """A case has an unexpected verdict; the text is the whole message."""
 
 
 class SuiteFile(pytest.File):
-    """All selected cases, and for a whole run the coverage of each library."""
+    """All selected cases, and in a whole run the coverage of each library."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Items, a family's together, in the order in which they are best run."""
+        """Items, a family's together, in the best order for running."""
         try:
             setup = find_setup(self.config)
             for case in setup.cases:
@@ -58,7 +58,7 @@ class SuiteFile(pytest.File):
 
 
 class SuiteItem(pytest.Item):
-    """What both kinds of items share."""
+    """The common part of both kinds of items."""
 
     def __init__(self, *, setup: Setup, group: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -73,7 +73,7 @@ class SuiteItem(pytest.Item):
         return self.path, None, self.name
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """A verdict's message as it is; a traceback only for what must not happen."""
+        """A verdict's message unchanged; a traceback only for internal errors."""
         if isinstance(excinfo.value, Unexpected):
             cause = excinfo.value.__cause__
             trace = "" if cause is None else "".join(traceback.format_exception(cause))
@@ -82,7 +82,7 @@ class SuiteItem(pytest.Item):
 
 
 class CaseItem(SuiteItem):
-    """One case; it fails if its verdict is not the wanted one."""
+    """One case; it fails if its verdict is unexpected."""
 
     def __init__(self, *, case: CaseId, setup: Setup, **kwargs: Any) -> None:
         super().__init__(setup=setup, group=setup.group_of(case), **kwargs)
@@ -93,7 +93,7 @@ class CaseItem(SuiteItem):
         """Run the case; its result goes on the report.
 
         Raises:
-            Unexpected: the verdict is not the wanted one.
+            Unexpected: the verdict is unexpected.
         """
         started = time.perf_counter()
         error: Exception | None = None
@@ -110,7 +110,7 @@ class CaseItem(SuiteItem):
         except Exception as caught:  # noqa: BLE001  (a defect of the harness is reported as one)
             error = caught
             seconds = time.perf_counter() - started
-            # Never judged: a known crash of the library is another one.
+            # Never judged: a crash of the harness is not a known crash of the library.
             result = harness_failure(self.setup_, self.case, caught, seconds)
         if self.setup_.session.tainted:
             self._taint()
@@ -132,8 +132,8 @@ class CaseItem(SuiteItem):
     def _played(self) -> CaseResult:
         """The case as released, judged, and with its known defects mended.
 
-        If the device is lost then, which may be an earlier case's doing, or refuses something,
-        nothing of it counts: all is done again in processes of its own, and this one is replaced.
+        If the device is lost, possibly by an earlier case, or refuses something, this result is
+        discarded: the case is run again in processes of its own, and this process is replaced.
         """
         setup, apart = self.setup_, ends_process(self.setup_, self.case)
         refused = ""
@@ -163,7 +163,7 @@ class CaseItem(SuiteItem):
         return after_refusal(result, refused) if refused else result
 
     def _record_modules(self, result: CaseResult) -> None:
-        """Report what the case hung on, so that its result may be used again."""
+        """Report what the case depends on, so that its result can be reused."""
         setup = self.setup_
         if not setup.settings.keep or setup.settings.checkpoint is not None:
             return
@@ -172,7 +172,7 @@ class CaseItem(SuiteItem):
             self.stash[MODULES] = json.dumps(modules)
 
     def _taint(self) -> None:
-        """What is loaded may be incomplete, and threads may be left: a worker is replaced."""
+        """Replace a worker, since loaded objects may be incomplete and threads may be left."""
         self.setup_.forget_session()
         self.config.stash[TAINTED] = True
 
@@ -198,13 +198,13 @@ class CoverageItem(SuiteItem):
 
 @functools.cache
 def _marks(group: str, timeout: float | None) -> tuple[pytest.MarkDecorator, ...]:
-    """The marks of a group's items; for each that is made pytest reads all that are declared."""
+    """The marks of a group's items, made once: for each new mark pytest reads all declared ones."""
     timed = () if timeout is None else (pytest.mark.timeout(timeout),)
     return (pytest.mark.conformance, pytest.mark.xdist_group(group), *timed)
 
 
 def _interrupted_at(stopped: BaseException) -> str:
-    """Where the case was when pytest-timeout's signal came: the frame that its handler is above."""
+    """The frame in which pytest-timeout's signal interrupted the case, below its handler."""
     frames = traceback.extract_tb(stopped.__traceback__)
     names = [Path(frame.filename).name for frame in frames]
     if "pytest_timeout.py" not in names[1:]:
@@ -217,7 +217,7 @@ def _interrupted_at(stopped: BaseException) -> str:
 def _watchdog(item: SuiteItem) -> Iterator[None]:
     """End a process that hangs in native code, where pytest-timeout's signal is never handled.
 
-    A debugger that pytest enters cancels it.
+    Entering a debugger cancels it.
     """
     seconds = item.setup_.settings.timeout
     file = traceback_target(item.config)

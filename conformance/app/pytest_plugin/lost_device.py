@@ -1,7 +1,7 @@
-"""A device that computes nothing more for a process, as after an illegal memory access on CUDA.
+"""A device that no longer computes for a process, as after an illegal memory access on CUDA.
 
-What comes later in that process fails, too, whatever it is: its results say nothing. Nor does one
-that a device or its compiler refused, if it is right when it is played alone.
+Every later case in that process fails too, so these results are meaningless. The same holds for a
+case that a device or its compiler refused, if it is right when run alone.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from conformance.core.verdict import CaseResult, Finding, Verdict
 from conformance.report.not_playable import MACHINE
 
 CHECK = "device"
-"""The check name of the finding that only the next computation shows what a case did."""
+"""The check name of the finding for a device that is found lost only after a case."""
 
 
 def lost(result: CaseResult | None = None) -> bool:
     """Whether the device is lost to this process, by a result or by a computation of its own.
 
-    The second shows what no case has said: devices report late, and libraries catch exceptions.
+    The computation finds what no case has reported: devices report late, and libraries catch
+    exceptions.
     """
     said = result is not None and any(device_lost(finding.got) for finding in result.evidence)
     return said or bool(device_error())
@@ -29,7 +30,7 @@ def lost(result: CaseResult | None = None) -> bool:
 def refusal(result: CaseResult) -> str:
     """The message of a device or its compiler that refused something in the case; else empty.
 
-    A lost device loads no kernel either: that is no refusal by itself.
+    A lost device loads no kernel either, but this alone is not a refusal.
     """
     said = [finding.got for finding in result.evidence]
     if any(map(device_lost, said)):
@@ -38,12 +39,12 @@ def refusal(result: CaseResult) -> str:
 
 
 def by_itself(message: str) -> str:
-    """The message of a refusal; empty if the device is lost to this process, and refuses all."""
+    """The message of a refusal; empty if the device is lost to this process and refuses all."""
     return "" if message and lost() else message
 
 
 def after_refusal(result: CaseResult, message: str) -> CaseResult:
-    """What the case gave alone, after that message; it names the machine if it was not refused."""
+    """The case's result when run alone, after that message; names the machine if not refused."""
     if refusal(result):
         return result
     finding = Finding(
@@ -58,7 +59,7 @@ def after_refusal(result: CaseResult, message: str) -> CaseResult:
 
 
 def with_device(result: CaseResult) -> CaseResult:
-    """A result of a fresh process; a crash if the device is lost now and nothing says so."""
+    """A fresh process's result; a crash if the device is lost now and no finding says so."""
     problem = device_error()
     if not problem or any(device_lost(finding.got) for finding in result.evidence):
         return result

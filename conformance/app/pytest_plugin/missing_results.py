@@ -1,4 +1,4 @@
-"""Results of cases that gave none themselves: a crash, a hang, or a mistake of the harness."""
+"""Results of cases that returned none: after a crash, a hang, or an error of the harness."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 def crashed(
     setup: Setup, case: CaseId, seconds: float, place: str, *, ended: str = ""
 ) -> CaseResult:
-    """The worker process crashed while it ran ``case``; a hang, if that took the timeout.
+    """The worker process crashed while it ran ``case``; a hang if the timeout was reached.
 
     Args:
-        place: the fault and the last Python frame, where the process could write it.
+        place: the fault and the last Python frame, if the process could write it.
         ended: how it ended, such as ``signal SIGKILL``.
     """
     timeout = setup.settings.timeout
@@ -46,7 +46,7 @@ def over_memory(
     limit: int,
     memory: str = "memory",
 ) -> CaseResult:
-    """The worker process was ended while it ran ``case``, for the bytes that it had taken."""
+    """The worker process was ended while it ran ``case``, because of its memory use."""
     finding = Finding(
         verdict=Verdict.CRASH,
         check="memory",
@@ -72,7 +72,7 @@ def hang(setup: Setup, case: CaseId, seconds: float, place: str = "") -> CaseRes
 
 
 def harness_failure(setup: Setup, case: CaseId, error: BaseException, seconds: float) -> CaseResult:
-    """The harness itself raised, which it must not."""
+    """The harness itself raised an exception, which it must not do."""
     got = str(error)
     cause = "a defect of mlx-conformance or of a plugin, not of the engine"
     if isinstance(error, MachineError):
@@ -91,7 +91,7 @@ def harness_failure(setup: Setup, case: CaseId, error: BaseException, seconds: f
 
 
 def unjudged(setup: Setup, case: CaseId, text: str) -> CaseResult:
-    """Something beside the case failed, such as another plugin's hook."""
+    """Something other than the case failed, such as another plugin's hook."""
     lines = [line for line in text.splitlines() if line.strip()]
     return harness_failure(setup, case, ConformanceError(lines[-1] if lines else "no text"), 0.0)
 

@@ -1,4 +1,4 @@
-"""What a run lacks of what was asked, as a part of a plugin is left out."""
+"""What a run omits of the requested cases because a part of a plugin is missing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from conformance.run.selection import DEFAULT_ENGINES
 def not_played(
     settings: Settings, registry: Registry, results: Iterable[CaseResult]
 ) -> tuple[str, ...]:
-    """Sentences about what the engines lack, of which the results say nothing.
+    """Sentences about what the engines lack and the results do not show.
 
-    Mends are missed where a known defect has none.
+    Mends are reported as missing only if a known defect has none.
     """
     missed = settings.mends and any(result.unmended for result in results)
     mends = ["conformance_mends"] if missed else []

@@ -25,7 +25,7 @@ DEVICE = "conformance_device"
 KERNELS = "conformance_kernels"
 """Keys of a worker's input: its GPU, and its folder of compiled kernels."""
 END = pytest.StashKey[End]()
-"""Set in a run that a parent process watches: reports the end of the run to the parent."""
+"""Set in a run that a parent process watches; reports the end of the run to the parent."""
 RESULT = pytest.StashKey[str]()
 PROBLEM = pytest.StashKey[str]()
 MODULES = pytest.StashKey[str]()
@@ -104,7 +104,7 @@ _FLAGS = (
 
 @dataclass(frozen=True)
 class Settings:
-    """The options from the command line or, where not given there, from the ini file."""
+    """The options from the command line or, if not given there, from the ini file."""
 
     engines: tuple[str, ...]
     families: tuple[str, ...]
@@ -186,7 +186,7 @@ def give_settings(node: Any) -> None:
 
 
 def settings(config: pytest.Config) -> Settings:
-    """The plugin's settings of this run; paths are relative to where pytest was started.
+    """The plugin's settings of this run; paths are relative to pytest's start folder.
 
     Raises:
         pytest.UsageError: the timeout is not a number, or there is no such GPU.
@@ -215,7 +215,7 @@ def _read(config: pytest.Config) -> Settings:
             found = float(one(name)) if one(name) else None
         except ValueError as error:
             raise pytest.UsageError(wrong) from error
-        if found is not None and not 0 <= found <= _MOST:  # inf and nan are refused, too
+        if found is not None and not 0 <= found <= _MOST:  # inf and nan are refused too
             raise pytest.UsageError(wrong)
         return found
 
@@ -293,7 +293,7 @@ def use_devices(config: pytest.Config) -> None:
 
 
 def prepare_distribution(config: pytest.Config) -> None:
-    """Set those of pytest-xdist's options that the user has not set to what suits the suite."""
+    """Adapt pytest-xdist's options to the suite, except those that the user has set."""
     option: Any = config.option
     if is_worker(config):
         option.loadgroup = config.workerinput[LOADGROUP]  # type: ignore[attr-defined]
@@ -303,7 +303,7 @@ def prepare_distribution(config: pytest.Config) -> None:
     option.dist = "loadgroup"
     # Workers inherit it: processes that each use every core slow each other down.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    # Otherwise a worker's first imports come from the current folder, which may be a checkpoint.
+    # Otherwise a worker would first import from the current folder, which may be a checkpoint.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     # The suite sets the order itself, and a crash is a verdict: the run continues.
     option.loadscopereorder = False

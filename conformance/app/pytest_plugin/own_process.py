@@ -1,9 +1,9 @@
-"""Plays a case in a process of its own, where a known defect ends the process that plays it.
+"""Runs a case in a process of its own, if a known defect ends the process that runs it.
 
-So what would end a worker is a verdict, and the worker can play the case with the defect mended.
-A case that lost its worker's device is tried again in one, and so is all that follows from it.
-The processes are forks of one that has imported the libraries and played nothing, where forking
-after imports is safe: else each starts Python anew, which takes seconds.
+The crash then becomes a verdict instead of ending the worker, which can run the case with the
+defect mended. A case that lost its worker's device is also tried again in its own process, with all
+that follows from it. Where forking after imports is safe, the processes are forks of one that has
+imported the libraries and run nothing; elsewhere each starts Python from scratch, in seconds.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from conformance.core.watched_child import end_with_parent
 from conformance.run.hosting import brings_hooks, load_plugins
 
 _SERVER = "from conformance.app.pytest_plugin.own_process import serve; serve({folder!r}, {parent})"
-# In the folder of the server: what is asked for all cases, and what it printed.
+# In the server's folder: the request for all cases, and the server's output.
 _SETTINGS, _PRINTED = "settings", "printed"
-# In that of a case: what is asked, the answer, and what the process left of itself.
+# In a case's folder: the request, the answer, and other files that the process leaves.
 _ASKED, _RELEASED, _BEGUN, _ANSWER, _CRASH = "asked", "released", "begun", "answer", "crash"
 _LOOK_SECONDS, _REAP_SECONDS = 0.02, 2.0
 
 
 def ends_process(setup: Setup, case: CaseId) -> bool:
-    """Whether a known defect ends the process that plays the case as released."""
+    """Whether a known defect ends the process that runs the case as released."""
     if setup.expectations is None or setup.settings.checkpoint is not None:
         return False
     versions = setup.registry.versions_of(case.engine)
@@ -56,14 +56,14 @@ def ends_process(setup: Setup, case: CaseId) -> bool:
 def played_apart(
     setup: Setup, case: CaseId, config: pytest.Config, released: CaseResult | None = None
 ) -> CaseResult:
-    """The case as released, from a process of its own; a crash if that ended.
+    """The case as released, from a process of its own; a crash if that process ended.
 
     Args:
-        released: what came of it; then it is judged, mended and diagnosed there.
+        released: the result as released; if given, it is judged, mended and diagnosed there.
 
     Raises:
         ConformanceError: the process ended before it could begin with the case.
-        MachineError: it did, as the GPU has no memory for it beside the workers.
+        MachineError: as above, because the GPU lacks the memory for it next to the workers.
     """
     started = time.perf_counter()
     server = _server(setup, config)
@@ -86,7 +86,7 @@ def played_apart(
 
 
 class _Server:
-    """The process that the processes of cases are forked from; started when it is needed."""
+    """The process from which the processes of cases are forked; started on demand."""
 
     def __init__(self, settings: Settings, plugins: list[str]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="conformance-")
@@ -95,7 +95,7 @@ class _Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def exit_code(self, folder: Path) -> int:
-        """Let the case of the folder be played; the exit code of the process that played it."""
+        """Run the case in the folder; return the exit code of the process that ran it."""
         if self._process is None:
             self._process = self._start()
         try:
@@ -107,7 +107,7 @@ class _Server:
     def _asked(self, process: subprocess.Popen[bytes], folder: Path) -> int:
         assert process.stdin is not None  # both are pipes
         assert process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # it could not begin
+        with contextlib.suppress(BrokenPipeError):  # the server could not begin
             process.stdin.write(f"{folder}\n".encode())
             process.stdin.flush()
         if answer := process.stdout.readline():
@@ -126,7 +126,7 @@ class _Server:
             )
 
     def last_line(self) -> str:
-        """The last line that it printed."""
+        """The last line of the server's output."""
         text = (self._path / _PRINTED).read_text(encoding="utf-8", errors="replace")
         return (text.splitlines() or [""])[-1]
 
@@ -142,7 +142,7 @@ class _Server:
         self._process = None
 
     def close(self) -> None:
-        """End it, and remove its folder."""
+        """End the server, and remove its folder."""
         self._end()
         self._folder.cleanup()
 
@@ -151,7 +151,7 @@ _KEY = pytest.StashKey[_Server]()
 
 
 def _server(setup: Setup, config: pytest.Config) -> _Server:
-    """That of this process; it ends with the run."""
+    """The server of this process; it ends with the run."""
     if _KEY not in config.stash:
         plugins = [p for p in config.pluginmanager.get_plugins() if brings_hooks(p)]
         names = [plugin.__name__ for plugin in plugins if isinstance(plugin, ModuleType)]
@@ -161,13 +161,13 @@ def _server(setup: Setup, config: pytest.Config) -> _Server:
 
 
 def serve(folder: str, parent: int) -> None:
-    """In the server: play the case of each folder that comes on standard input.
+    """In the server: run the case of each folder that is named on standard input.
 
-    The answer is the exit code of its process. Where nothing is forked the server plays one case
-    itself, and ends.
+    The answer is the exit code of the case's process. If forking is unsafe, the server runs one
+    case itself, and ends.
     """
     answers = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # keeps output of libraries apart from the answers
     settings, names = pickle.loads((Path(folder) / _SETTINGS).read_bytes())
     setup = make_setup(settings, load_plugins(names))
     if not _forks():
@@ -185,12 +185,12 @@ def serve(folder: str, parent: int) -> None:
 
 
 def _forks() -> bool:
-    """Not where threads of the system's libraries run after imports, nor with CUDA's context."""
+    """Whether forking is safe: not with threads of system libraries, nor with CUDA's context."""
     return sys.platform == "linux" and device_name().startswith("cpu")
 
 
 def _exit_code(child: int) -> int:
-    """Of a child, once it has ended; with the parent, which sends nothing meanwhile, all end."""
+    """The exit code of a child once it has ended; if the parent ends, all processes end."""
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
@@ -200,7 +200,7 @@ def _exit_code(child: int) -> int:
 
 
 def _play(setup: Setup, place: Path) -> None:
-    """Play what is asked for in a folder, and write the result there."""
+    """Run the case requested in a folder, and write the result there."""
     case = CaseId.parse((place / _ASKED).read_text(encoding="utf-8"))
     with (place / _CRASH).open("w", encoding="utf-8") as file:
         faulthandler.enable(file=file)

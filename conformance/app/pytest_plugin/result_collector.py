@@ -61,7 +61,7 @@ def install(config: pytest.Config) -> None:
 
 
 class ResultCollector:
-    """A plugin of the one process that reports; gets the result of every case."""
+    """A plugin of the reporting process; gets the result of every case."""
 
     def __init__(
         self,
@@ -89,12 +89,12 @@ class ResultCollector:
     # What comes in -------------------------------------------------------------------------------
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """In this process: what will be run."""
+        """Record what will be run, in this process."""
         self._select(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Iterable[str]) -> None:
-        """In a worker: what will be run."""
+        """Record what will be run, in a worker."""
         self._select(ids)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -120,7 +120,7 @@ class ResultCollector:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
-        """A worker crashed: that too is a verdict on the case it was running."""
+        """Record the crash of a worker as a verdict on the case it was running."""
         case = case_of(crashitem)
         if case is None:
             return
@@ -143,7 +143,7 @@ class ResultCollector:
 
     @property
     def end(self) -> RunEnd:
-        """How the run ended, or would if it ended now."""
+        """How the run ended, or would end now."""
         played = self._selected
         if played is None:  # nothing was collected yet
             played = frozenset(map(str, self.setup.cases))
@@ -160,7 +160,7 @@ class ResultCollector:
 
     @property
     def selected(self) -> int:
-        """How many cases will be run, as soon as that is known."""
+        """The number of cases that will be run, as soon as it is known."""
         return len(self._selected or ())
 
     def outcome(self) -> Outcome:
@@ -186,15 +186,15 @@ class ResultCollector:
         )
 
     def take(self, results: Iterable[CaseResult]) -> None:
-        """Add results that need not be played again."""
+        """Add results that need not be computed again."""
         reused = tuple(results)
         self._reused = frozenset(result.case for result in reused)
         for result in reused:
             self._record(result)
 
     def pytest_report_header(self) -> list[str]:
-        """Versions and device, on which numbers depend."""
-        said = self.setup.settings.keep  # by the command that calls pytest
+        """Versions and device, which affect the numbers."""
+        said = self.setup.settings.keep  # printed by the command that calls pytest
         lines = [] if said else [f"conformance: {note}" for note in self.setup.notes]
         for name in self.setup.libraries:
             library = self.setup.registry.libraries[name]
@@ -211,10 +211,10 @@ class ResultCollector:
     def pytest_sessionfinish(
         self, session: pytest.Session, exitstatus: int
     ) -> Generator[None, Any, Any]:
-        """Complete the result file if it can be.
+        """Complete the result file if possible.
 
-        A stale expectation fails the run, and so does an unexpected verdict whose report a hook or
-        a mark of others has made to pass.
+        A stale expectation fails the run. So does an unexpected verdict, even if a hook or mark of
+        others made its report pass.
         """
         if self._keeper:
             keys = self._keeper.keep(self._results.values())
@@ -228,7 +228,7 @@ class ResultCollector:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         session.exitstatus = code = self.end.exit_code(int(session.exitstatus))
         result = yield
-        # syrupy puts the first status back, and adds that a snapshot is not used.
+        # syrupy restores the first status, and adds that a snapshot is unused.
         unused = session.exitstatus == pytest.ExitCode.TESTS_FAILED
         session.exitstatus = code or int(unused)
         return result
@@ -263,7 +263,7 @@ class ResultCollector:
 
     @contextlib.contextmanager
     def _file_errors_reported(self) -> Iterator[None]:
-        """Where results can't be written, as on a full disk, end the run; earlier results stay."""
+        """If results can't be written, as on a full disk, end the run; earlier results stay."""
         assert self._file is not None
         try:
             yield

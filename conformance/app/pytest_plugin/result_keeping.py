@@ -1,4 +1,4 @@
-"""Keeps the results of a run for later ones, in the process that reports."""
+"""Keeps the results of a run for later ones, in the reporting process."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from conformance.run.reuse.planning import bare
 
 
 class ResultKeeper:
-    """Gets what each case hung on; at the end it writes the results and knows their keys.
+    """Collects what each case depends on; at the end it writes the results under their keys.
 
     Attributes:
-        problem: a sentence if nothing was kept, as something changed during the run.
+        problem: a sentence if nothing was kept because something changed during the run.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -32,7 +32,7 @@ class ResultKeeper:
 
         Args:
             case: its id.
-            modules: JSON of what it hung on, without what was reported before.
+            modules: JSON of what it depends on, without what was reported before.
         """
         found = msgspec.json.decode(modules, type=dict[str, Seen])
         name = CaseId.parse(case)
@@ -40,9 +40,9 @@ class ResultKeeper:
         self._cases.add(case)
 
     def keep(self, results: Iterable[CaseResult]) -> dict[str, str]:
-        """Write the results that may be kept; the key of each of them.
+        """Write the results that may be kept; return the key of each.
 
-        Nothing, if what is installed or set is not what it was when the run began.
+        Nothing is written if the installation or the settings have changed since the run began.
         """
         kept: dict[tuple[str, str], list[CaseResult]] = {}
         for result in results:

@@ -1,7 +1,7 @@
 """How a run ended: the one place that decides whether its results are whole, and its exit code.
 
-Every way to end comes here: all cases done, ``-x``, a signal or two, an internal error of a worker
-or of this process, workers that are lost, a disk that is full.
+It handles every ending: all cases done, ``-x``, one or two signals, an internal error of a worker
+or of this process, lost workers, a full disk.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _NONE = pytest.ExitCode.NO_TESTS_COLLECTED
 
 @dataclass(frozen=True)
 class RunEnd:
-    """What there was to play, and what came of it.
+    """The planned cases of a run, and what became of them.
 
     Attributes:
-        planned: the ids of all cases that have to have a result.
+        planned: the ids of all cases that must have a result.
         done: the ids of those that have one.
-        first_failure: ``-x`` was given, and a verdict was not expected.
+        first_failure: ``-x`` was given, and a verdict was unexpected.
         interrupted: somebody stopped the run from outside.
         unwritten: the result file could not be written.
         empty_shard: there are fewer families than shards, and none for this one.
@@ -49,7 +49,7 @@ class RunEnd:
 
     @property
     def stopped(self) -> bool:
-        """Whether ``-x`` ended the run, so that what is missing is not to be had."""
+        """Whether ``-x`` ended the run, so that the missing results will not arrive."""
         return self.first_failure and not self.interrupted and self.missing > 0
 
     @property
@@ -59,7 +59,7 @@ class RunEnd:
 
     @property
     def nothing(self) -> bool:
-        """Whether no case was to be played, as by ``-k`` with a word that is nowhere."""
+        """Whether no case was planned, as after ``-k`` with a word that matches nothing."""
         return not self.planned and not self.empty_shard
 
     @property
@@ -72,9 +72,9 @@ class RunEnd:
         )
 
     def exit_code(self, status: int) -> int:
-        """The exit code, of a run that pytest would end with ``status``.
+        """The exit code of a run that pytest would end with ``status``.
 
-        0 and 1 only if all results are there and written; 2 for whatever else came between.
+        0 and 1 only if all results are complete and written; otherwise 2.
         """
         if status == _NONE and self.empty_shard:
             return int(pytest.ExitCode.OK)

@@ -1,4 +1,4 @@
-"""What the first line of a result file says of its run, besides the count of its cases."""
+"""The contents of a result file's header except the count of its cases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conformance.core.run_header import RunHeader
 
 
 def about(setup: Setup, started: str) -> RunHeader:
-    """The header of a run that begins, with no case planned yet.
+    """The header at the start of a run, with no case planned yet.
 
     Args:
         setup: of the run.
@@ -30,7 +30,7 @@ def about(setup: Setup, started: str) -> RunHeader:
 
 
 def _digest(setup: Setup) -> str:
-    """A hash of what is selected, how it is judged and by what code; all shards have the same."""
+    """A hash of the selection, the judging and the code; the same for all shards."""
     given = setup.settings
     real = given.checkpoint
     parts = (

@@ -1,4 +1,4 @@
-"""What each process of a run needs before it can run cases: made once, kept on the config."""
+"""What each process of a run needs before it can run cases: made once, stored on the config."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ from conformance.tools.checkpoints.opening import open_checkpoint
 
 @dataclass(frozen=True)
 class Setup:
-    """The registry, what is selected of it, and the known defects.
+    """The registry, the selection from it, and the known defects.
 
-    ``expectations`` is ``None`` where every case is judged as if no defect were known. ``notes``
-    are sentences for the user before it is run: about a checkpoint, and what is left out.
+    ``expectations`` is ``None`` if every case is judged as if no defect were known. ``notes``
+    are sentences for the user before the run: about a checkpoint, and what is left out.
     """
 
     settings: Settings
@@ -59,7 +59,7 @@ class Setup:
 
     @functools.cached_property
     def cases(self) -> tuple[CaseId, ...]:
-        """The cases to play: of those selected the ones in the file of cases, if there is one.
+        """The cases to run: the selected ones that are in the file of cases, if there is one.
 
         Raises:
             ConformanceError: a glob matches nothing, or the file cannot be read.
@@ -71,7 +71,7 @@ class Setup:
 
     @functools.cached_property
     def selected(self) -> tuple[CaseId, ...]:
-        """The selected cases, a family's together; none where there are fewer families than shards.
+        """The selected cases, a family's together; empty if there are fewer families than shards.
 
         Raises:
             ConformanceError: a glob matches nothing.
@@ -86,34 +86,34 @@ class Setup:
 
     @functools.cached_property
     def result_folder(self) -> Path:
-        """Where results are kept from run to run."""
+        """The folder that keeps results between runs."""
         return user_cache() / "results"
 
     @property
     def environment(self) -> Environment:
-        """What is installed and set, as it was before this process imported a library."""
+        """The installation and settings before this process imported a library."""
         return Environment.first()
 
     def result_store(self) -> ResultStore:
-        """The results of earlier runs, as they are on the disk now."""
+        """The results of earlier runs that are on disk now."""
         return ResultStore(self.result_folder, self.environment, self.settings.plugins)
 
     @functools.cached_property
     def recorder(self) -> Recorder:
-        """Finds what the cases that this process plays hang on."""
+        """Records what the cases of this process depend on."""
         deciding = (*self.settings.family_files, self.settings.expectations, self.settings.cases)
         return Recorder(self.environment, {str(path.absolute()) for path in deciding if path})
 
     def selects(self, case: CaseId) -> bool:
         """Whether a case of another run would belong to this one, if its names still exist.
 
-        Which families a shard has depends on all of them: there only its own count.
+        A shard's families depend on all families, so only the shard's own cases belong to it.
         """
         families = {own.family for own in self.cases} if self.settings.shard else {case.family}
         return self.selection.matches(case) and case.family in families and self._plays(case)
 
     def _plays(self, case: CaseId) -> bool:
-        """Whether the tier plays the case, if there still is one."""
+        """Whether the tier includes the case, if the case still exists."""
         engine = self.registry.engines.get(case.engine)
         family = self.registry.families.get((engine.library, case.family)) if engine else None
         return family is None or self.selection.tier.plays(family, case.scenario)
@@ -125,25 +125,25 @@ class Setup:
 
     @functools.cached_property
     def judge(self) -> CaseJudge:
-        """Judges the cases of this process. A checkpoint's are not played mended: it takes long."""
+        """Judges the cases of this process; a checkpoint's are not run mended, which takes long."""
         mends = self.settings.mends and self.settings.checkpoint is None
         return CaseJudge(self.session, self.expectations, mends=mends)
 
     @functools.cached_property
     def store(self) -> FamilyStore | None:
-        """Where oracles of tiny families are kept from run to run, if they are."""
+        """The store that keeps oracles of tiny families between runs, if there is one."""
         if not self.settings.oracle_cache:
             return None
         return FamilyStore(user_cache() / "families", self._stream_key)
 
     def _stream_key(self, library: Library, family: Family, dtype: str, seed: int) -> str | None:
-        """The key of stored streams; a plugin or a conftest of the user's may patch a library."""
+        """The key of stored streams; a plugin or conftest of the user may patch a library."""
         key = oracle_key(library, family, dtype, seed)
         return key and digest(part.encode() for part in (key, *self._brought))
 
     @functools.cached_property
     def _brought(self) -> tuple[str, ...]:
-        """The texts of modules that are neither installed nor ours, by name."""
+        """The texts of modules that are neither installed nor part of this project, by name."""
         files = sorted(set(local_modules(self.environment)))
         return tuple(f"{path.name} {file_digest(path)}" for path in files)
 
@@ -155,16 +155,16 @@ class Setup:
         return taken
 
     def sweep(self) -> list[str]:
-        """Remove damaged files from a checkpoint's stored oracle; a sentence for each."""
+        """Remove damaged files from a checkpoint's stored oracle; return a sentence for each."""
         real = [family.checkpoint for family in self.registry.families.values()]
         kept = {folder_of(Path(c.cache), c.digest) for c in real if c is not None}
         return [line for folder in sorted(kept) for line in sweep(folder)]
 
     def hold_goldens(self) -> list[Held]:
-        """Compare a checkpoint with its golden, for each library; where the user names a folder.
+        """Compare a checkpoint with its golden for each library, if the user names a folder.
 
         Raises:
-            ConformanceError: it needs more memory than there is, or can't be written.
+            ConformanceError: this needs more memory than available, or a golden can't be written.
         """
         given = self.settings.checkpoint
         if given is None or given.golden is None:
@@ -182,7 +182,7 @@ class Setup:
         ]
 
     def forget_session(self) -> None:
-        """Begin a new session at the next case: the old one was interrupted in the middle."""
+        """Begin a new session at the next case, since the old one was interrupted midway."""
         self.__dict__.pop("session", None)
         self.__dict__.pop("judge", None)
 
@@ -206,7 +206,7 @@ class Setup:
 
     @property
     def complete(self) -> bool:
-        """Whether the run plays all cases of its engines, so that what meets none is stale."""
+        """Whether the run includes all cases of its engines; unmatched expectations are stale."""
         whole = not any(map(self.selection.tier.leaves_out, self.libraries))
         return self.selection.whole and whole
 
@@ -223,7 +223,7 @@ _KEY = pytest.StashKey[Setup]()
 
 
 def find_setup(config: pytest.Config) -> Setup:
-    """This process's setup; made at the first call.
+    """This process's setup, made at the first call.
 
     Raises:
         ConformanceError: a plugin, a family file, an expectations file or an option is not valid.
@@ -235,14 +235,14 @@ def find_setup(config: pytest.Config) -> Setup:
 
 
 def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
-    """The setup for ``given`` settings; ``plugins`` bring more beside the installed ones.
+    """The setup for ``given`` settings; ``plugins`` are added to the installed ones.
 
     Raises:
         ConformanceError: a plugin, a family file, an expectations file or an option is not valid.
     """
     Environment.first()  # before a plugin imports a library
     watch()
-    # Which engine a checkpoint is for is not known yet.
+    # The engine for a checkpoint is not known yet.
     wanted = given.engines or (() if given.checkpoint else DEFAULT_ENGINES)
     registry = build_registry(
         [*(plugins or ()), *load_plugins(given.plugins)],

@@ -1,4 +1,4 @@
-"""How a worker process ended, and where it was: what no exception can say of a crash."""
+"""How and where a worker process ended, which no exception can report for a crash."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from conformance.app.pytest_plugin.options import OWN_KERNELS
 from conformance.core.processes import describe_exit
 
 TAINTED = pytest.StashKey[bool]()
-"""Set on a worker's config: what ran there left something behind."""
+"""Set on a worker's config if an earlier case left threads or incomplete objects behind."""
 INPUT = "conformance_crash_file"
 MEMORY = "conformance_memory_of_device"
-"""What a worker is given: the limit in GB, if one was set, and how many share its device."""
+"""A worker's input: the limit in GB, if one was set, and how many workers share its device."""
 _FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)$')
 _CRASH_FILE = pytest.StashKey[Any]()
 _RETIRED = "retired"
-# A worker's pipe is closed before the worker is gone; a dump of its memory may be written first.
+# A worker's pipe closes before the worker has ended; it may first write a dump of its memory.
 _EXIT_SECONDS = 5.0
 
 
@@ -45,11 +45,11 @@ class CrashFiles:
         node.workerinput[INPUT] = str(self._path(node.gateway.id))
 
     def summary(self, worker: str) -> str:
-        """One line: the fault and the last Python frame; empty where nothing was written."""
+        """One line with the fault and the last Python frame; empty if nothing was written."""
         return condense(without_device(self._text(worker)))
 
     def taken_of_device(self, worker: str) -> tuple[int, int] | None:
-        """What a worker took of its device, and the limit, if it ended itself for it."""
+        """How much of its device a worker used, and the limit, if it ended itself for this."""
         return taken_of_device(self._text(worker))
 
     def _text(self, worker: str) -> str:
@@ -71,7 +71,7 @@ class CrashFiles:
 
 
 def use_crash_file(config: pytest.Config) -> None:
-    """In a worker: let faulthandler write to its file, not to the terminal; watch its device."""
+    """In a worker: make faulthandler write to the worker's file; watch its device."""
     path = getattr(config, "workerinput", {}).get(INPUT)
     if path:
         config.stash[_CRASH_FILE] = file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115
@@ -97,7 +97,7 @@ def write_to_real_stderr(config: pytest.Config, text: str) -> None:
 class Retiring:
     """In a worker: ends it after a case that tainted it; its other cases go to a fresh one.
 
-    After each other case it exchanges kernels with the other workers.
+    After every other case it exchanges kernels with the other workers.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -105,7 +105,7 @@ class Retiring:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self) -> None:
-        """The report is sent. Leaked threads would keep the process from ending as usual."""
+        """End the worker after its report is sent; leaked threads would prevent a normal exit."""
         tainted = self._config.stash.get(TAINTED, False)
         if own := self._config.stash.get(OWN_KERNELS, None):
             own.join() if tainted else own.exchange()
@@ -117,14 +117,14 @@ class Retiring:
 
 
 def process_of(node: Any) -> Any:
-    """The process of a worker, a ``Popen``; ``None`` where it is not one of this machine."""
+    """The process of a worker, a ``Popen``; ``None`` for a worker on another machine."""
     return getattr(getattr(node.gateway, "_io", None), "popen", None)
 
 
 def exit_of(node: Any) -> str:
     """How the process of a worker ended: ``signal SIGSEGV``, or ``exit status 3``.
 
-    Empty where xdist does not know the process, as for one on another machine.
+    Empty if xdist does not know the process, for example on another machine.
     """
     process = process_of(node)
     try:
@@ -137,7 +137,7 @@ def condense(text: str) -> str:
     """One line of a faulthandler dump: its heading, and the frame that was running.
 
     Frames are listed from the most recent call; other threads come before the current one. Empty
-    if the dump is.
+    for an empty dump.
     """
     lines = text.splitlines()
     if not lines:
@@ -145,7 +145,7 @@ def condense(text: str) -> str:
     heading = lines[0].removeprefix("Fatal Python error: ").rstrip("!")
     starts = [i for i, line in enumerate(lines) if line.startswith("Current thread")]
     threads = [i for i, line in enumerate(lines) if line.startswith("Thread ")]
-    # A dump for a timeout has no current thread: the main thread is its last.
+    # A dump after a timeout has no current thread; the main thread comes last.
     begin = (starts or threads or [0])[-1]
     frame = next((found for line in lines[begin:] if (found := _FRAME.match(line))), None)
     if frame is None:

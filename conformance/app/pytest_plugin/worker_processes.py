@@ -1,4 +1,4 @@
-"""The processes that run cases: their memory is watched, and a crash is made a result."""
+"""Watches the memory of the processes that run cases, and turns their crashes into results."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from conformance.core.processes import end_trees
 from conformance.core.verdict import CaseId, CaseResult
 
 _THIS_PROCESS = "main"
-"""The reporting process, where it runs the cases itself; xdist calls its workers ``gw0`` etc."""
+"""The reporting process if it runs the cases itself; xdist calls its workers ``gw0`` etc."""
 
 STOPS = (KeyboardInterrupt, pytest.exit.Exception)
-"""What stops a run from outside; what ``-x`` raises is of a subclass."""
+"""Exceptions that stop a run from outside; ``-x`` raises a subclass."""
 
 _SIGNAL_SECONDS = 0.2
-"""A signal that ended a worker reaches this process within it, and interrupts it."""
+"""A signal that ended a worker reaches and interrupts this process within this time."""
 
 _MOST_EARLY_CRASHES = 3
-"""So many workers may crash before they know their cases; then the run is stopped."""
+"""The run is stopped if this many workers crash before they know their cases."""
 
 
 class WorkerProcesses:
-    """A plugin of the reporting process; knows the workers by their names (``gw0``).
+    """A plugin of the reporting process that knows the workers by their names (``gw0``).
 
     Attributes:
         problems: sentences about why no worker could run anything.
@@ -68,18 +68,18 @@ class WorkerProcesses:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionstart(self) -> Generator[None, Any, Any]:
-        """Ctrl-C in a terminal is for this process alone, with which the workers end.
+        """Let Ctrl-C in a terminal reach only this process, with which the workers end.
 
-        They inherit what is blocked; what comes meanwhile reaches this process afterwards.
+        Workers inherit the blocked signal; one that arrives meanwhile is delivered here afterwards.
 
         Raises:
             KeyboardInterrupt: a signal to all ended workers before they had begun.
-            pytest.exit.Exception: something else did.
+            pytest.exit.Exception: another cause did.
         """
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             return (yield)
-        except EOFError as error:  # from xdist, which waits for an answer of each worker
+        except EOFError as error:  # from xdist, which waits for an answer from each worker
             time.sleep(_SIGNAL_SECONDS)
             why = "a worker ended before it could begin"
             self.problems.append(why)
@@ -110,7 +110,7 @@ class WorkerProcesses:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """A worker ended. xdist would start thousands more that crash as they start."""
+        """Handle the end of a worker. xdist would start thousands more that crash at start."""
         self._turns.give_back(node.gateway.id)
         if error is None or node.gateway.id in self._ready:
             return
@@ -120,12 +120,12 @@ class WorkerProcesses:
             why = f"workers crash before they have run anything ({crash or error})"
             self.problems.append(why)
             stop_run(self._config, why)
-            # Without it, xdist would replace them as long as one is left.
+            # Without this, xdist would replace them as long as one is left.
             workers: Any = self._config.pluginmanager.get_plugin("dsession")
             workers._max_worker_restart = 0
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Somebody stopped the run: xdist would wait ten seconds for workers in a case."""
+        """Stop the workers with the run: xdist would wait ten seconds for workers in a case."""
         if type(excinfo.value) in STOPS:
             end_trees(self._pids)
 
@@ -138,7 +138,7 @@ class WorkerProcesses:
         return self._crash_files.retired(node.gateway.id)
 
     def crash(self, case: CaseId, node: Any, seconds: float) -> CaseResult:
-        """The result of a case whose worker crashed after ``seconds`` of it."""
+        """The result of a case whose worker crashed after ``seconds``."""
         taken = self._watch.taken(node.gateway.id)
         found = (taken, self._watch.limit) if taken is not None else None
         of_device = self._crash_files.taken_of_device(node.gateway.id)
@@ -152,7 +152,7 @@ class WorkerProcesses:
         )
 
     def close(self) -> None:
-        """Watch no more, and remove the workers' files."""
+        """Stop watching, and remove the workers' files."""
         self._crash_files.close()
         self._kernels.cleanup()
         self._watch.close()
@@ -161,7 +161,7 @@ class WorkerProcesses:
         return self._crash_files.summary(node.gateway.id)
 
     def _on_excess(self, name: str) -> None:
-        """Where this very process is about to be ended, no verdict can be given."""
+        """Give up if this very process is about to be ended: no verdict is possible."""
         if name == _THIS_PROCESS:
             write_to_real_stderr(
                 self._config,
@@ -172,14 +172,14 @@ class WorkerProcesses:
 
 
 def stop_run(config: pytest.Config, why: str) -> None:
-    """End the run after the cases that are being run, as an interruption does."""
+    """End the run after the cases that are running, as an interruption does."""
     for name in ("session", "dsession"):
         if (one := config.pluginmanager.get_plugin(name)) is not None:
             one.shouldstop = why
 
 
 def _limit(setup: Setup, workers: int) -> int:
-    """How many bytes a process may take; 0 for no limit."""
+    """The memory limit of a process in bytes; 0 for no limit."""
     given = setup.settings.memory
     if given is not None:
         return int(given * 1e9)

@@ -1,4 +1,4 @@
-"""How fast a run is, as ratios, and how many tokens a second each engine gives.
+"""The speed of a run, as ratios, and the tokens per second of each engine.
 
-Counts and times of runs only; what a case costs in memory is a check.
+Only runs are counted and timed here; the memory that a case uses is checked by a check.
 """

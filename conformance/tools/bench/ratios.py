@@ -17,7 +17,7 @@ from conformance.run.session import Session
 
 
 class PhaseShare(msgspec.Struct, frozen=True):
-    """One phase of the one-process run, in seconds; ``forward`` is its part in model calls."""
+    """One phase of the one-process run, in seconds; ``forward`` is its time in model calls."""
 
     name: str
     wall: float
@@ -25,10 +25,10 @@ class PhaseShare(msgspec.Struct, frozen=True):
 
 
 class Overhead(msgspec.Struct, frozen=True):
-    """A one-process run with every model call evaluated inside the call.
+    """A one-process run in which each model call is evaluated before it returns.
 
-    ``ratio`` is wall time over time in model calls; the oracle's and the noise's calls count as
-    model calls too, and the phases say where the rest goes.
+    ``ratio`` is wall time over time in model calls. The oracle's and the noise's calls are included
+    in the time in model calls; the phases show where the rest is spent.
     """
 
     cases: int
@@ -39,7 +39,7 @@ class Overhead(msgspec.Struct, frozen=True):
 
 
 class Speedup(msgspec.Struct, frozen=True):
-    """The same cases with one worker process and with ``jobs``; start of processes included."""
+    """The same cases with one worker process and with ``jobs``; process start-up is included."""
 
     cases: int
     jobs: int
@@ -83,7 +83,7 @@ def measure_speedup(registry: Registry, selection: Selection, *, jobs: int) -> S
     """Time the command with one worker and with ``jobs``, one after the other.
 
     Raises:
-        ConformanceError: a run ended with an error of pytest, so that its time means nothing.
+        ConformanceError: a run ended with a pytest error, so its time is meaningless.
     """
     one = _time_run(selection, 1)
     many = _time_run(selection, jobs)

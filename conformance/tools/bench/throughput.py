@@ -18,14 +18,14 @@ from conformance.run.session import Session
 from conformance.scenarios.build import text_request, together
 
 ROWS = 8
-# Tokens of each row: enough for decoding to outweigh prefill.
+# Tokens of each row: enough for decoding to take longer than prefill.
 _OUTPUT = 32
 _LENGTHS = (5, 7, 11, 13)
 _ROUNDS = 5
 
 
 class Throughput(msgspec.Struct, frozen=True):
-    """``rows`` requests in one batch; ``ratio`` is to the first engine's tokens per second."""
+    """The speed on a batch of ``rows`` requests; ``ratio`` is to the first engine's speed."""
 
     engine: str
     family: str
@@ -37,7 +37,7 @@ class Throughput(msgspec.Struct, frozen=True):
 def measure_throughput(
     registry: Registry, engines: Sequence[str], family: str
 ) -> tuple[Throughput, ...]:
-    """Let the engines decode the same batch in turn, and take each one's median round.
+    """Let the engines decode the same batch in turn, and report each one's median round.
 
     Raises:
         ModelError: the family's model cannot be loaded.

@@ -1,4 +1,4 @@
 """Real checkpoints: reads a folder, checks that it fits into memory, makes a family of it.
 
-How weights are loaded and text is tokenized belongs to the plugins.
+Loading weights and tokenizing text is the task of the plugins.
 """

@@ -1,4 +1,4 @@
-"""A checkpoint's golden in a user's folder: written by the first run, compared by later ones."""
+"""A checkpoint's golden in a user's folder: the first run writes it, later runs compare with it."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def hold(
 ) -> Held:
     """Compare the checkpoint with its golden below ``root``; if there is none, write it.
 
-    A golden is of float32, whatever the checkpoint's dtype is: there defects and rounding differ
-    most, and it holds on every device.
+    A golden is in float32 whatever the checkpoint's dtype: there defects are easiest to distinguish
+    from rounding, and the golden holds on every device.
 
     Raises:
-        CheckpointError: in float32 it needs more memory than there is, unless ``force``.
+        CheckpointError: a run in float32 needs more memory than is available, unless ``force``.
         GoldenError: the golden can't be written.
     """
     assert family.checkpoint is not None

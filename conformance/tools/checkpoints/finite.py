@@ -1,7 +1,7 @@
-"""Finds weights that are no finite numbers: NaN and infinities, in the files of a checkpoint.
+"""Finds NaN and infinities in the weights of a checkpoint.
 
-Tensors are read in pieces, so that a checkpoint of any size takes no memory; what was found is kept
-for the next run.
+Tensors are read in pieces, so memory use does not depend on the checkpoint's size; findings are
+kept for the next run.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from conformance.core.remote_code import sealed
 from conformance.reference.store import write_cached
 from conformance.tools.checkpoints.folder import Folder, Tensor
 
-_PIECE = 2**24  # bytes that are read at once
-_KEPT = "-finite"  # ends the names of files in which findings are kept
+_PIECE = 2**24  # bytes per read
+_KEPT = "-finite"  # suffix of the files in which findings are kept
 
 
 class _Spelling(NamedTuple):
-    """How numbers are written: their unsigned type, all bits but the sign, the first infinity.
+    """The encoding of a dtype: its unsigned type, all bits but the sign, the first infinity.
 
-    ``nan`` is the first NaN; what has no infinity has both alike.
+    ``nan`` is the first NaN; in a dtype without infinity both fields are equal.
     """
 
     unsigned: Any
@@ -50,7 +50,7 @@ _SPELLINGS = {
     "F8_E4M3": _E4M3,
     "F8_E8M0": _E8M0,
 }
-# The scales of these ways to quantize are written as bytes.
+# These quantization modes store their scales as bytes.
 _BYTE_SCALES = {"mxfp4": _E8M0, "mxfp8": _E8M0, "nvfp4": _E4M3}
 
 
@@ -59,10 +59,10 @@ class Odd(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         tensor: its name.
-        count: of such numbers.
+        count: how many of its numbers are not finite.
         nan: whether the first of them is NaN; else it is infinite.
-        first: its index, flat.
-        packed: no library shows them, as it keeps the tensor as bytes.
+        first: the flat index of the first.
+        packed: the library keeps the tensor as bytes, so it does not show the numbers.
     """
 
     tensor: str
@@ -73,16 +73,16 @@ class Odd(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_finite(library: Library, folder: Folder, memory: Path, *, trusted: bool) -> None:
-    """Check that what the library reads of the checkpoint are finite numbers.
+    """Check that all numbers that the library reads from the checkpoint are finite.
 
     Some checkpoints hold masks of infinities, which no model reads.
 
     Args:
-        memory: a folder that keeps what was found, while name, size and time of all files are the
-            same.
+        memory: a folder that keeps findings; they are valid while name, size and time of all
+            files are unchanged.
 
     Raises:
-        CheckpointError: they are not; names the file and the tensor.
+        CheckpointError: some are not; names the file and the tensor.
     """
     found = _found(folder, memory)
     if not found:
@@ -98,7 +98,7 @@ def check_finite(library: Library, folder: Folder, memory: Path, *, trusted: boo
 
 
 def _alike(tensor: str, path: str) -> int:
-    """How many parts the names have in common at their ends."""
+    """How many parts the names have in common, counted from the end."""
     parts = zip(reversed(tensor.split(".")), reversed(path.split(".")), strict=False)
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], parts))
 
@@ -119,13 +119,13 @@ def _found(folder: Folder, memory: Path) -> tuple[Odd, ...]:
     with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return msgspec.json.decode(known.read_bytes(), type=tuple[Odd, ...])
     found = tuple(not_finite(folder))
-    with contextlib.suppress(OSError):  # not needed; ``opening`` reports it
+    with contextlib.suppress(OSError):  # optional; ``opening`` reports it
         write_cached(known, msgspec.json.encode(found))
     return found
 
 
 def not_finite(folder: Folder) -> Iterator[Odd]:
-    """Each tensor with numbers that are not finite, as its file has it."""
+    """Each tensor with numbers that are not finite, as stored in its file."""
     for name, tensor in folder.tensors.items():
         packed = _byte_scales(folder.config, name) if tensor.dtype == "U8" else None
         spelling = packed or _SPELLINGS.get(tensor.dtype)
@@ -157,7 +157,7 @@ def _looked_through(path: Path, tensor: Tensor, spelling: _Spelling) -> tuple[in
 
 
 def _byte_scales(config: Mapping[str, Any], name: str) -> _Spelling | None:
-    """How the scales of a quantized weight are written, if the tensor is one and they are bytes."""
+    """The encoding of the scales of a quantized weight, if the tensor holds them as bytes."""
     if not name.endswith("scales"):
         return None
     module = name.rpartition(".")[0]

@@ -1,7 +1,7 @@
 """The contents of a checkpoint folder: its config, its safetensors headers, its digest.
 
-Only headers are read, so that a checkpoint of any size is checked at once; errors name the damaged
-file and the field.
+Only headers are read, so a checkpoint of any size is checked quickly; errors name the damaged file
+and the field.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from conformance.core.user_files import (
 from conformance.reference.store import write_cached
 
 INDEX = "model.safetensors.index.json"
-# A header is JSON; the format itself allows no larger one.
+# A header is JSON; this is the format's own limit, in bytes.
 _HEADER_MOST = 100_000_000
 _MOST_DIMENSIONS = 64
 _MOST_NAME = 255  # bytes, on the usual file systems
-_NAME = 200  # characters of a tensor's name that are shown
+_NAME = 200  # the part of a tensor's name that is shown, in characters
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _BITS = {"BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4}
 _BITS |= dict.fromkeys(("U16", "I16", "F16", "BF16"), 16)
@@ -49,9 +49,9 @@ _DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor by its file's header: dtype in safetensors' spelling, shape, bytes.
+    """One tensor as its file's header describes it: dtype in safetensors' spelling, shape, bytes.
 
-    ``offset`` is where its bytes begin in the file.
+    ``offset`` is the place in the file where its bytes begin.
     """
 
     file: str
@@ -63,7 +63,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Folder:
-    """A checkpoint folder that was read. ``files`` are the names of its safetensors files."""
+    """A checkpoint folder after reading. ``files`` are the names of its safetensors files."""
 
     path: Path
     config: Mapping[str, Any]
@@ -72,12 +72,12 @@ class Folder:
 
     @property
     def dtype(self) -> str:
-        """The dtype of most of its floating tensors, by number; quantized ones do not count."""
+        """The dtype of most of its floating-point numbers; quantized tensors do not count."""
         found = Counter(_DTYPES[t.dtype] for t in self.tensors.values() if t.dtype in _DTYPES)
         return found.most_common(1)[0][0] if found else "float32"
 
     def nbytes(self, dtype: str) -> int:
-        """Bytes of all weights once floating ones are cast to ``dtype``."""
+        """Bytes of all weights once floating-point ones are cast to ``dtype``."""
         size = 4 if dtype == "float32" else 2
         return sum(
             math.prod(tensor.shape) * size if tensor.dtype in _DTYPES else tensor.nbytes
@@ -86,7 +86,7 @@ class Folder:
 
     @property
     def key(self) -> str:
-        """A name that is another one once name, size or time of change of a file is."""
+        """A name that changes with the name, size or modification time of any file."""
         stats = [(part, part.stat()) for part in self._parts]
         text = str([(str(part.absolute()), s.st_size, s.st_mtime_ns) for part, s in stats])
         return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -110,7 +110,7 @@ class Folder:
             with part.open("rb") as file:
                 inner = hashlib.file_digest(file, "sha256").hexdigest()
             whole.update(f"{part.name}\n{inner}\n".encode())
-        with contextlib.suppress(OSError):  # not needed; ``opening`` reports it
+        with contextlib.suppress(OSError):  # optional; ``opening`` reports it
             write_cached(known, whole.hexdigest().encode())
         return whole.hexdigest()
 
@@ -144,7 +144,7 @@ def look(path: Path) -> Folder:
 
 
 def _other_weights(path: Path) -> str:
-    """The part of the message about weights in other formats; empty if there are none."""
+    """The part of the message about weights in other formats; empty if the folder has none."""
     found = sorted(p.name for p in path.iterdir() if p.suffix in _PICKLES | _OTHERS)
     why = "weights in other formats are not read"
     if any(Path(name).suffix in _PICKLES for name in found):
@@ -207,7 +207,7 @@ def read_header(path: Path) -> dict[str, Tensor]:
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """What a header says of a tensor."""
+    """A header's entry for a tensor."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -215,7 +215,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 def _tensor(path: Path, name: str, entry: _Entry, begin: int) -> Tensor:
-    """The tensor; its shape and its bytes agree. ``begin`` is where the file's data begin."""
+    """The tensor, after checking its shape against its bytes; file data start at ``begin``."""
     start, end = entry.data_offsets
     shape, bits = entry.shape, _BITS.get(entry.dtype)
     where = f"{path}: tensor {plain_line(name[:_NAME])!r}"
@@ -229,7 +229,7 @@ def _tensor(path: Path, name: str, entry: _Entry, begin: int) -> Tensor:
 
 
 def _end(path: Path, entries: Mapping[str, _Entry]) -> int:
-    """Where the last tensor ends, each beginning where the one before it ends."""
+    """The end of the last tensor, after checking that each begins where the previous one ends."""
     reached = 0
     for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
         start, end = entry.data_offsets

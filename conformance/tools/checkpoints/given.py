@@ -14,10 +14,10 @@ class Given:
 
     Attributes:
         folder: holds config, safetensors and tokenizer.
-        prompts: a file of texts, one a line; the built-in ones if ``None``.
+        prompts: a file of texts, one per line; the built-in ones if ``None``.
         cache: the folder that keeps oracles between runs.
         trusted: Python files in the folder may be run.
-        force: run it even if memory does not suffice.
+        force: run even if memory does not suffice.
         golden: a folder of the user for the checkpoint's golden.
     """
 
@@ -30,12 +30,12 @@ class Given:
 
     @property
     def cache_folder(self) -> Path:
-        """``cache``, or a folder in the user's cache."""
+        """``cache``, or a folder in the user's cache directory."""
         return self.cache or user_cache()
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The same as options of the command line."""
+        """The same options for the command line."""
         given = {"--model": self.folder, "--prompts": self.prompts, "--cache-dir": self.cache}
         named = [text for name, path in given.items() if path for text in (name, str(path))]
         flags = {"--trust-remote-code": self.trusted, "--force": self.force}

@@ -1,7 +1,7 @@
 """Refuses a tokenizer that makes its text grow without bounds, before a library loads it.
 
-A chain of replacements, each of one letter by many, would make gigabytes of a short prompt: that
-ends the process, and no exception says whose fault it was.
+A chain of replacements, each of one letter by many, would turn a short prompt into gigabytes. That
+ends the process without an exception that names the cause.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from conformance.core.errors import CheckpointError
 from conformance.core.user_files import decoded, parse_object, read_bytes
 
 MOST_GROWTH = 10_000
-"""Of the length of a text; the normalizers of known tokenizers keep it, or double a blank."""
+"""Limit for the length of a text; normalizers of known tokenizers keep it or double a blank."""
 
 _NAME = "tokenizer.json"
 _MOST_BYTES = 400_000_000  # the largest known has 35 MB
@@ -22,10 +22,10 @@ _LISTS = ("normalizers", "pretokenizers")
 
 
 def check_tokenizer(folder: Path) -> None:
-    """Check the folder's ``tokenizer.json``, where it has one.
+    """Check the folder's ``tokenizer.json``, if there is one.
 
     Raises:
-        CheckpointError: it can't be read, or its replacements multiply; names the file.
+        CheckpointError: the file can't be read, or its replacements multiply; names the file.
     """
     path = folder / _NAME
     if not path.exists():
@@ -45,7 +45,7 @@ def check_tokenizer(folder: Path) -> None:
 
 
 def _growth(part: Any) -> float:
-    """How many times as long a part may make a text."""
+    """The largest factor by which a part may lengthen a text."""
     if not isinstance(part, dict):
         return 1.0
     growth = 1.0

@@ -32,10 +32,10 @@ class Opened:
     """A checkpoint, ready to be run.
 
     Attributes:
-        registry: with the checkpoint as one more family.
+        registry: includes the checkpoint as one more family.
         name: of that family.
         dtype: of most of its weights.
-        engines: those that the user chose; by default the likely one.
+        engines: the engines that the user chose; by default the likely one.
         notes: what a user should know before the run.
     """
 
@@ -51,7 +51,8 @@ def open_checkpoint(
 ) -> Opened:
     """Make the checkpoint a family of each library whose engines were chosen.
 
-    Nothing is loaded yet; only its digest is written, and that its weights are finite, at the end.
+    Nothing is loaded yet. Only the digest is written, and the fact that the weights are finite, at
+    the end.
 
     Raises:
         CheckpointError: the folder or the prompts are damaged or incomplete, the folder asks for
@@ -66,7 +67,7 @@ def open_checkpoint(
     chosen = registry.select_engines(wanted)
     needed = {d: room(folder, d, force=given.force) for d in dtypes or (folder.dtype,)}
     notes = tuple(f"{name}: {dtype}, {memory}" for dtype, memory in needed.items())
-    # Reference engines, for a second opinion, are of the same libraries.
+    # Reference engines, for a second opinion, belong to the same libraries.
     libraries = sorted({registry.engines[engine].library for engine in chosen})
     made = {
         (library, name): open_family(registry, registry.libraries[library], folder, given, name)
@@ -117,7 +118,7 @@ def open_family(
 
 
 def like_family(registry: Registry, library: str, module: str) -> Facts:
-    """The facts of the tiny family of a module; the defaults if there is none."""
+    """The facts of the tiny family of a module; the defaults if there is no such family."""
     families = [f for (own, _), f in registry.families.items() if own == library]
     like = [family.facts for family in families if family.module == module]
     return like[0] if like else Facts()

@@ -28,7 +28,7 @@ class Memory:
 
     @property
     def suffices(self) -> bool:
-        """Whether it can run here."""
+        """Whether the checkpoint can run here."""
         return self.available is None or self.weights + self.caches <= self.available
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ def room(folder: Folder, dtype: str, *, force: bool = False) -> Memory:
 def cache_bytes(config: Mapping[str, Any], dtype: str) -> int:
     """Keys and values of the widest batch, in bytes; 0 if the config lacks the sizes.
 
-    An upper bound for layers that keep less than keys and values of all tokens.
+    An upper bound: some layers keep less than the keys and values of all tokens.
     """
     text = {**config, **(config.get("text_config") or {})}
     names = ("num_hidden_layers", "num_attention_heads", "hidden_size")
@@ -68,7 +68,7 @@ def cache_bytes(config: Mapping[str, Any], dtype: str) -> int:
 
 
 def _count(value: object) -> int:
-    """A number of a config; 0 for what some models have in its place."""
+    """A number from a config; 0 if the value is not a number."""
     return value if isinstance(value, int) else 0
 
 
@@ -95,7 +95,7 @@ def fits(library: Library, folder: Folder, *, trusted: bool) -> None:
 
 
 def _place(folder: Folder, message: str) -> Path:
-    """The file of the first tensor that the message names, else the folder."""
+    """The file of the first tensor that the message names; the folder if it names none."""
     named = [name for name in folder.tensors if re.search(rf"\b{re.escape(name)}\b", message)]
     first = min(named, key=message.index, default=None)
     return folder.path if first is None else folder.path / folder.tensors[first].file

@@ -1,4 +1,4 @@
-"""Texts from which prompts of a checkpoint are cut."""
+"""Texts from which a checkpoint's prompts are cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from conformance.core.errors import CheckpointError
 from conformance.core.user_files import read_text
 
-# Each begins with a different word, so that short prompts differ; various kinds of text.
+# Texts of various kinds; each begins with a different word, so that short prompts differ.
 BUILT_IN = (
     "The lighthouse keeper counted the ships again and wrote each name into the long grey book.",
     "def area(width, height):\n    return width * height  # both in metres",
@@ -25,7 +25,7 @@ BUILT_IN = (
 
 
 def read_texts(path: Path | None) -> tuple[str, ...]:
-    """The texts of a file, one a line; the built-in ones without a file.
+    """The texts of a file, one per line; the built-in ones without a file.
 
     Raises:
         CheckpointError: the file can't be read, is not UTF-8, or holds no text.

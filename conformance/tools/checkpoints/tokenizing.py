@@ -1,7 +1,7 @@
-"""Encodes prompts by a checkpoint's own tokenizer, in a process of its own.
+"""Encodes prompts with a checkpoint's own tokenizer, in a separate process.
 
-A damaged or hostile tokenizer aborts native code, takes all memory, or never ends: that is the
-fault of a file, and is said so.
+A damaged or hostile tokenizer may abort native code, take all memory, or never end. The error then
+blames the tokenizer's file.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from conformance.core.library import Library
 from conformance.core.remote_code import sealed
 
 FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "*.tiktoken")
-"""A folder with any of these has a tokenizer; the first of them is to blame."""
+"""A folder with any of these files has a tokenizer; an error names the first one."""
 
-# The largest tokenizers known take some ten seconds and 1 GB.
+# The largest known tokenizers take some ten seconds and 1 GB.
 _SECONDS = 120.0
 _MOST_BYTES = 4 * 1024**3
-_SHARE = 0.8  # of the memory that there is
+_SHARE = 0.8  # of the available memory
 
 _BLAME = (
     "{file}: can't be used: loading this tokenizer and encoding prompts with it {what}; take the "
@@ -37,16 +37,16 @@ def encoded(library: Library, folder: Path, texts: Sequence[str], *, trusted: bo
     """The token ids of each text, without special tokens.
 
     Raises:
-        CheckpointError: the folder has no tokenizer, it can't be loaded, or loading it ends a
+        CheckpointError: the folder has no tokenizer, it can't be loaded, or loading it ends the
             process; names the file.
-        Unsupported: the library can't do it here.
+        Unsupported: the library can't encode text here.
     """
     file = _tokenizer_file(folder)
     asked = (library, folder, tuple(texts), trusted)
     most = min(_MOST_BYTES, int(psutil.virtual_memory().available * _SHARE))
     try:
         answer = guarded_call(_answer, *asked, limits=Limits(_SECONDS, most))
-    except NotBegunError:  # a library of a module that only this process has
+    except NotBegunError:  # the library's module exists only in this process
         answer = _answer(*asked)
     except EndedError as error:
         raise CheckpointError(_BLAME.format(file=file, what=error)) from error
@@ -61,7 +61,7 @@ def encoded(library: Library, folder: Path, texts: Sequence[str], *, trusted: bo
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """Token ids, or why there are none."""
+    """Token ids, or the reason why there are none."""
 
     ids: Texts = ()
     unsupported: str = ""

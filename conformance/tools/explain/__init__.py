@@ -1,7 +1,7 @@
 """Why a case fails: the ingredients it needs, the first difference, and similar known defects.
 
-The only part after the runner that plays a case again; checks and reports, which work on recorded
-results, do not belong here. See ``docs/explain.md``.
+This is the only package after the runner that runs a case again. Checks and reports work on
+recorded results and do not belong here. See ``docs/explain.md``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How often explanations name the right place, measured on the defects of the catalogue."""
+"""How often explanations name the right place, measured on the defects in the catalogue."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
     """A defect that was injected and explained.
 
     Attributes:
-        wanted: the globs of the place that it breaks; empty where it has none.
-        scenario: of the case in which it was explained; ``where``, ``entry`` and ``relatives`` are
-            the explanation's.
-        dtype: of the case.
-        seconds: that the whole explanation took.
-        hit: whether the named place matches one of them; ``None`` where it has none, or where
-            no case found the defect.
+        wanted: the globs of the place that the defect breaks; empty if it has none.
+        scenario: of the explained case; ``where``, ``entry`` and ``relatives`` are the
+            explanation's.
+        dtype: of the explained case.
+        seconds: duration of the whole explanation.
+        hit: whether the named place matches a glob in ``wanted``; ``None`` if that is empty or no
+            case found the defect.
         entry_hit: whether the first cache entry that differs matches.
-        class_hit: the rank of its class among the named ones, from 1; 0 if it is not among them.
+        class_hit: the rank of the defect's class among the named ones, from 1; 0 if absent.
         why: why there is no explanation.
     """
 
@@ -63,10 +63,10 @@ def encode_trial(trial: Trial) -> str:
 def trials(
     registry: Registry, faults: list[Fault], families: list[str], dtype: str = "float32"
 ) -> Iterator[Trial]:
-    """One trial for each fault: in the first family and scenario that find it.
+    """One trial for each fault, in the first family and scenario that find it.
 
-    Known defects are mended, where that leaves the single stream as it is: beside one, an
-    explanation may name its place.
+    Known defects are mended where the mend does not change the single stream: otherwise an
+    explanation might name the known defect's place.
     """
     session = Session(registry)
     shared = _Shared(session, dtype, Mending(session), load_expectations())
@@ -76,7 +76,7 @@ def trials(
 
 @dataclass
 class _Shared:
-    """What all faults share: traits of families, and results of cases without a fault."""
+    """State shared by all faults: traits of families, and results of cases without a fault."""
 
     session: Session
     dtype: str
@@ -106,7 +106,7 @@ class _Shared:
         return together(*(mend.repair(Hits()) for mend in self.mends[case]))
 
     def with_fault(self, case: CaseId, fault: Fault, _: str = "") -> AbstractContextManager[None]:
-        """The fault, with these mends."""
+        """The fault, together with these mends."""
         return together(self.mended(case), fault.inject(Hits()))
 
     def _mends_of(self, found: CaseResult) -> tuple[Mend, ...]:

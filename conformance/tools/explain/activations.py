@@ -10,7 +10,7 @@ import numpy as np
 from conformance.backend.module_hooks import ModuleCall, Pass
 from conformance.tools.explain.alignment import Alignment, Span
 
-# A module, and the number of the call in the pass.
+# A module, and the number of its call in the pass.
 Place = tuple[str, int]
 
 
@@ -19,9 +19,9 @@ class SingleStream:
     """The activations of a request's single stream, by position.
 
     Attributes:
-        given: for each place its input at each position, ``[features]``.
-        made: likewise its output.
-        axes: the axis of positions of each place, in ``given`` and in ``made``.
+        given: the input of each place at each position, ``[features]``.
+        made: the output of each place, likewise.
+        axes: the position axis of each place, in ``given`` and in ``made``.
         passes: as recorded, with the number of tokens before each.
     """
 
@@ -63,7 +63,7 @@ def vectors(array: np.ndarray | None, axis: int | None, span: Span) -> np.ndarra
 def relative(got: np.ndarray, want: np.ndarray) -> float:
     """The largest difference over the largest wanted number; infinite if ``got`` is not finite.
 
-    Numbers of the single stream that are not finite are not compared, nor are different shapes:
+    Numbers that are not finite in the single stream are not compared, nor are different shapes:
     some modules sort their input.
     """
     if got.shape != want.shape:
@@ -80,7 +80,7 @@ def relative(got: np.ndarray, want: np.ndarray) -> float:
 def errors(
     call: ModuleCall, span: Span, single: SingleStream
 ) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
-    """By position the relative errors of a module's input and of its output.
+    """The relative errors of a module's input and of its output, by position.
 
     Empty for a module whose input has another size: the calls do not correspond.
     """
@@ -97,7 +97,7 @@ def errors(
 
 
 def noise(right: Iterable[Pass], perturbed: Iterable[Pass]) -> dict[str, float]:
-    """By path the largest relative error that a perturbation of the same passes made."""
+    """The largest relative error that a perturbation of the same passes caused, by path."""
     found: dict[str, float] = {}
     for one, other in zip(right, perturbed, strict=True):
         for call, moved in zip(one.calls, other.calls, strict=False):
@@ -124,7 +124,7 @@ def _errors(
 
 
 def _axes(pairs: Sequence[tuple[Pass, Span]]) -> dict[Place, tuple[int | None, int | None]]:
-    """The axis with the length of each pass, for the input and the output of each place."""
+    """The axis whose size is the length of the pass, for the input and the output of each place."""
     shapes: dict[Place, list[tuple[int, ModuleCall]]] = {}
     for one, span in pairs:
         for call in one.calls:

@@ -1,6 +1,6 @@
-"""Which request each row of a pass belongs to, and at which positions: found by its tokens.
+"""Identifies, by its tokens, the request and the positions of each row of a pass.
 
-It needs nothing of an engine but what every engine reports to the runner.
+Of an engine it needs only what every engine reports to the runner.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from conformance.core.trace import Step
 
 @dataclass(frozen=True)
 class Span:
-    """A row of a pass: columns ``first`` to ``first + count - 1`` are that request's next tokens.
+    """A row of a pass: columns ``first`` to ``first + count - 1`` are its request's next tokens.
 
-    ``position`` is the index of the first of them in the request's own sequence; ``begins``: this
-    is the request's first pass in the run.
+    ``position`` is the index of the first of these tokens in the request's own sequence; ``begins``
+    is true in the request's first pass of the run.
     """
 
     row: int
@@ -32,7 +32,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Strange:
-    """A row that was fed tokens other than its request's next ones."""
+    """A row that was fed tokens other than the next ones of its request."""
 
     row: int
     request_id: str
@@ -45,8 +45,8 @@ class Alignment:
     """Follows each request through the passes of a run.
 
     Args:
-        sequences: all tokens of each request, those of its history first.
-        begun: how many tokens of each request the caches hold at its start; one less is accepted.
+        sequences: all tokens of each request, including its history.
+        begun: how many tokens of each request the caches hold at its start; one fewer is accepted.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Alignment:
         self._sequences = {name: np.array(tokens) for name, tokens in sequences.items()}
         self._begun = dict(begun or {})
         self.done: dict[str, int] = {}
-        """How many tokens of each request the caches hold."""
+        """The number of tokens of each request in the caches."""
         self._step: int | None = None
         self._moved: set[str] = set()
         self._drafted: Mapping[str, int] = {}
@@ -67,7 +67,7 @@ class Alignment:
         """The rows of a pass over ``tokens`` ``[batch, length]``: fitting ones, then the others.
 
         Args:
-            step: the step of the pass; ``None`` if it may be any request's.
+            step: the step of the pass; ``None`` if the pass may belong to any request.
         """
         if step is not None and step.index != self._step:
             self._step, self._moved = step.index, set()
@@ -98,13 +98,13 @@ class Alignment:
         found = []
         for row in range(len(tokens)):
             for order, name in enumerate(names):
-                # Accepted drafts may be fed again, to the caches as they were before.
+                # Accepted drafts may be fed again, to the caches in their earlier state.
                 if name in self._moved and name in self._drafted:
                     continue
                 span = self._fit(tokens[row], row, name)
                 if span is not None:
                     expected = length == 1 and decoding.get(row) == name
-                    # A row decodes once in a step: after that other requests are preferred.
+                    # A row decodes once in a step, so other requests are preferred afterwards.
                     again = name in self._moved and name in decoding.values()
                     moved = self._places.get(name) != row
                     found.append(
@@ -148,7 +148,7 @@ class Alignment:
         step: Step | None,
         decoding: Mapping[int, str],
     ) -> tuple[Strange, ...]:
-        """Rows whose tokens are no request's next ones, if it is known whose they should be."""
+        """Rows whose tokens are not the next ones of any request, if their request is known."""
         if step is None:
             return ()
         rest = [row for row in range(len(tokens)) if row not in {s.row for s in spans}]
@@ -168,7 +168,7 @@ class Alignment:
             at = self.done.get(name, self._begun.get(name, 0))
             sequence = self._sequences.get(name)
             if sequence is None or name in aligned or at >= len(sequence):
-                continue  # it belongs to no request, or to one that has ended
+                continue  # the row belongs to no request, or to one that has ended
             if name in self._moved and name in self._drafted:
                 continue
             wanted = tuple(int(t) for t in sequence[at : at + tokens.shape[1]])
@@ -178,9 +178,9 @@ class Alignment:
     def _wrong_piece(
         self, row_tokens: np.ndarray, row: int, step: Step, aligned: Collection[str]
     ) -> Strange | None:
-        """A row in the middle of a prompt that is fed a piece of it other than the next.
+        """A row in the middle of a prompt that is fed a piece other than the next one.
 
-        Drafts may be fed again, to the caches as they were before.
+        Drafts may be fed again, to the caches in their earlier state.
         """
         length = len(row_tokens)
         if length < 2 or step.output.drafted or len(set(row_tokens.tolist())) == 1:
@@ -197,5 +197,5 @@ class Alignment:
 
 
 def _fed_again(before: np.ndarray, done: np.ndarray) -> bool:
-    """Whether the columns before the tokens are not padding but the request's last tokens."""
+    """Whether the columns before the tokens are the request's last tokens rather than padding."""
     return len(before) <= len(done) and np.array_equal(before, done[-len(before) :])

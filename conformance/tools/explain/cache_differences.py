@@ -1,7 +1,7 @@
-"""Compares what a cache holds for a row of a batch with what it holds for the single stream.
+"""Compares the contents of a cache for a row of a batch with those for the single stream.
 
 A single stream's columns are looked up anywhere in the row, in the order of time: a batch cache may
-put them where it likes, as long as its counts are right.
+store them in any place, as long as its counts are right.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class EntryDifference:
 
     Attributes:
         place: of the cache among the model's caches: ``3`` or ``3.0``.
-        kind: its class.
+        kind: class of the cache.
         part: ``keys``, ``values.1``, ``offset``, ``left_padding``, ...
         row: on the batch axis.
-        column: the position of the token whose column it is; ``None`` for states and counts.
-        error: relative; infinite where a column is missing.
-        expected: of a count; ``got`` likewise.
-        misplaced: the column is there, but before that of an earlier token.
+        column: the position of the column's token; ``None`` for states and counts.
+        error: relative; infinite if a column is missing.
+        expected: the expected count; ``got`` is the row's count.
+        misplaced: the column is there, but before the column of an earlier token.
     """
 
     place: str
@@ -52,15 +52,15 @@ def entry_differences(
     counted: bool,
     ahead: int = 0,
 ) -> Iterator[EntryDifference]:
-    """What differs between a row and its single stream when both hold ``done`` tokens.
+    """The differences between a row and its single stream when both hold ``done`` tokens.
 
     Args:
-        exact: ``want`` holds exactly ``done`` tokens: states and windows can be compared.
+        exact: ``want`` holds exactly ``done`` tokens, so states and windows can be compared.
         level: relative errors up to this are rounding.
-        counted: the row's counts are settled, as they are when it decodes.
-        ahead: columns of padding that the next pass brings.
+        counted: the row's counts are settled, as they are while it decodes.
+        ahead: columns of padding that the next pass adds.
     """
-    # A cache of pooled tokens counts pools: its offset is not a number of tokens.
+    # A cache of pooled tokens counts pools, so its offset is not a number of tokens.
     if counted and int(want.counts.get("offset", [-1])[0]) >= done:
         yield from _counts(got, row=row, done=done, ahead=ahead)
     for name, array in want.arrays.items():
@@ -81,7 +81,7 @@ def entry_differences(
 
 
 def _in_use(want: CacheState, name: str, array: np.ndarray) -> np.ndarray:
-    """The part of a single stream's array that is in use; of a buffer its buffered tokens."""
+    """The part of a single stream's array that is in use; for a buffer, its buffered tokens."""
     pooling = "remainder" in want.counts and name.startswith("buf")
     used: np.ndarray = array[0][: int(want.counts["remainder"][0])] if pooling else array[0]
     return used
@@ -99,7 +99,7 @@ def _counts(got: CacheState, *, row: int, done: int, ahead: int) -> Iterator[Ent
         if values is None or allowed is None or len(values) <= row:
             continue
         found = int(values[row])
-        # Padding that has been trimmed away is negative, which means none.
+        # Padding that has been trimmed away is negative and counts as none.
         seen = max(found, 0) if name == "left_padding" else found
         known = {"offset": found + ahead, "left_padding": found - ahead}[name]
         if not (allowed[0] <= seen <= allowed[1] or allowed[0] <= known <= allowed[1]):
@@ -110,9 +110,9 @@ def _counts(got: CacheState, *, row: int, done: int, ahead: int) -> Iterator[Ent
 
 
 def _padding(got: CacheState, done: int) -> tuple[int, int] | None:
-    """Least and most columns before a row's first one; ``None`` if the cache does not show them.
+    """Minimum and maximum number of columns before a row's first; ``None`` if the cache hides them.
 
-    With a window a row needs no more columns than the next token may see.
+    With a window, a row needs only as many columns as the next token may see.
     """
     if "_idx" not in got.counts or "offset" not in got.counts:
         return None
@@ -125,7 +125,7 @@ def _padding(got: CacheState, done: int) -> tuple[int, int] | None:
 
 
 def _used(got: CacheState) -> int:
-    """How many columns are in use; all of them once a ring buffer has rotated."""
+    """How many columns are in use: all of them once a ring buffer has rotated."""
     rotated = "rotated" in got.counts and bool(got.counts["rotated"][0])
     return int(got.counts["max_size" if rotated else "_idx"][0])
 
@@ -144,7 +144,7 @@ def _columns(want: CacheState, array: np.ndarray, done: int, *, exact: bool) -> 
             columns = np.concatenate([columns[index:], columns[:index]])
         else:
             columns = columns[:index]
-        # With a window a batch needs to keep only what the next token may see.
+        # With a window, a batch needs to keep only the columns that the next token may see.
         return columns[-min(len(columns), done, int(want.counts["max_size"][0]) - 1) :]
     begin = int(want.counts["start_position"][0]) if "start_position" in want.counts else 0
     if begin:
@@ -162,7 +162,7 @@ def _missing(
     done: int,
     level: float,
 ) -> Iterator[EntryDifference]:
-    """The first wanted column that is nowhere in the row ``[heads, columns, features]``."""
+    """The first wanted column that is missing from the row ``[heads, columns, features]``."""
     columns = np.moveaxis(mine, 1, 0).reshape(mine.shape[1], -1)
     if columns.shape[-1] != wanted.shape[-1] or not wanted.size:
         return
@@ -186,11 +186,11 @@ def _missing(
 
 
 def _in_order_of_time(got: CacheState, columns: np.ndarray) -> np.ndarray:
-    """The columns in the order of time; of a ring buffer the oldest comes first."""
+    """The columns in the order of time; the oldest column of a ring buffer comes first."""
     if "max_size" not in got.counts or "_idx" not in got.counts:
         return columns
     index = int(got.counts["_idx"][0])
-    # A window of one row does not record that it has rotated.
+    # A window of one row does not record whether it has rotated.
     past = index < min(len(columns), int(got.counts.get("offset", [0])[0]))
     rotated = bool(got.counts["rotated"][0]) if "rotated" in got.counts else past
     return np.concatenate([columns[index:], columns[:index]]) if rotated else columns

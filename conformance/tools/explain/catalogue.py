@@ -9,10 +9,10 @@ from conformance.core.faults import Fault
 from conformance.core.verdict import Verdict
 from conformance.report.explanation import SITED, Relative, Where
 
-# Points for each similarity of a failure and a defect of the catalogue.
-_ENTRY = 1.5  # its first cache entry is the one that the defect breaks
-_FIRST = 2.0  # the scenario is the one that catches the defect at the least cost
-_OTHER = 1.0  # ... or another that must catch it
+# Points for each similarity between a failure and a defect in the catalogue.
+_ENTRY = 1.5  # the first differing cache entry is the one that the defect breaks
+_FIRST = 2.0  # the scenario is the cheapest one that catches the defect
+_OTHER = 1.0  # ... or another one that must catch it
 _CRASH = 2.0  # both end in an exception
 _MOST = 3
 
@@ -33,7 +33,7 @@ def relatives(
     where: Where,
     entry: Where | None,
 ) -> tuple[Relative, ...]:
-    """The likeliest classes, the best first, among those possible in a family of these traits."""
+    """The most similar classes, best first, among those possible in a family with these traits."""
     scores: dict[str, float] = {}
     members: dict[str, list[tuple[float, Fault]]] = {}
     for fault in faults:
@@ -60,7 +60,7 @@ def _score(
         return 0.0
     score = _CRASH if crashed else 0.0
     if sited(fault, where):
-        score += SITED  # it begins where the defect is
+        score += SITED  # the failure begins at the defect's place
     elif sited(fault, entry):
         score += _ENTRY
     if fault.scenarios[:1] == (scenario,):

@@ -44,7 +44,7 @@ from conformance.tools.explain.variations import (
 
 @dataclass(frozen=True)
 class Begun:
-    """Where a failure begins, and what it resembles."""
+    """Where a failure begins, and which defects it resembles."""
 
     failing: Failing
     recording: Recording
@@ -98,10 +98,10 @@ def explain(
     Args:
         around: entered for each run of an engine, as a fault is; ``fault`` is that fault's key.
         baseline: the case without the fault; its findings do not count.
-        schedule: the one to explain; by default the first that fails.
+        schedule: the schedule to explain; by default the first that fails.
 
     Raises:
-        ConformanceError: it does not fail, has no such schedule, or no engine plays it.
+        ConformanceError: the case passes, has no such schedule, or no engine can run it.
     """
     start = time.perf_counter()
     begun = begin(session, case, around=around, baseline=baseline, schedule=schedule)
@@ -164,14 +164,14 @@ def _failing(
 
 
 def _aside(failing: Failing, baseline: CaseResult | None) -> frozenset[str]:
-    """The other requests of the schedule that are wrong without the fault, too."""
+    """The other requests of the schedule that are wrong without the fault as well."""
     evidence = baseline.evidence if baseline is not None else ()
     wrong = {f.request_id for f in evidence if f.schedule == failing.schedule.name and accuses(f)}
     return frozenset(name for name in wrong if name and name != failing.finding.request_id)
 
 
 def _elsewhere(recording: Recording, finding: Finding) -> Where:
-    """Where it is wrong if no pass of the model is: an exception, or another output."""
+    """The place of a failure outside the model's passes: an exception, or another output."""
     failure = recording.trace.failure
     if failure is not None:
         return Where(f"crash:{failure.frame}", detail=f"{failure.type_name}: {failure.message}")
@@ -212,7 +212,7 @@ def _dtype(session: Session, failing: Failing, around: Around) -> tuple[Ingredie
 
 
 def _steps(subject: Subject, recording: Recording) -> tuple[StepError, ...]:
-    """The largest difference of each step, for each request with full logprobs."""
+    """The largest difference at each step, for each request with full logprobs."""
     schedule = recording.trace.schedule
     found = []
     for request in schedule.requests:
@@ -229,7 +229,7 @@ def _steps(subject: Subject, recording: Recording) -> tuple[StepError, ...]:
 
 
 def _apart(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
-    """The largest difference of logprobs ``[..., vocab]``; infinite if only one is not finite."""
+    """The largest difference of logprobs ``[..., vocab]``; infinite if only one side is finite."""
     with np.errstate(invalid="ignore"):  # a masked token is minus infinity on both sides
         apart = np.where(mine == theirs, 0.0, np.abs(mine - theirs))
     found: np.ndarray = np.nan_to_num(apart, nan=np.inf, posinf=np.inf).max(axis=-1)
@@ -246,5 +246,5 @@ def _opinion(session: Session, failing: Failing) -> str:
 
 
 def _catalogue(session: Session, case: CaseId) -> tuple[Fault, ...]:
-    """The historic defects of the same engine."""
+    """The historic defects that apply to the same engine."""
     return tuple(f for f in session.registry.faults.values() if f.engine == case.engine)

@@ -30,7 +30,7 @@ def switches(schedule: Schedule, *, failing: str | None, window: int | None) -> 
     """One switch for each ingredient that ``schedule`` has.
 
     Args:
-        failing: the request that went wrong, if one did.
+        failing: the request with the wrong output, if there is one.
         window: the model's smallest sliding window.
     """
     every = (
@@ -147,7 +147,7 @@ def _same_thread(schedule: Schedule) -> Schedule:
 
 
 def _only(schedule: Schedule, failing: str | None) -> Schedule:
-    """Only the failing request, or the first, with those that it continues."""
+    """Only the failing request, or else the first, with the requests that it continues."""
     if len(schedule.requests) < 2:
         return schedule
     kept = [failing or schedule.requests[0].request_id]
@@ -181,7 +181,7 @@ def _equal_lengths(schedule: Schedule) -> Schedule:
 
 
 def _same_content(schedule: Schedule, failing: str | None) -> Schedule:
-    """Every prompt is made of the failing one's tokens, its length unchanged."""
+    """Fill every prompt with the failing request's tokens, keeping its length."""
     if _fixed(schedule) or len(schedule.requests) < 2:
         return schedule
     source = schedule.request(failing or schedule.requests[0].request_id).prompt
@@ -216,5 +216,5 @@ def _linked(schedule: Schedule) -> bool:
 
 
 def _fixed(schedule: Schedule) -> bool:
-    """Whether prompts can't be cut: they hold media, or continue other requests."""
+    """Whether prompts cannot be cut because they hold media or continue other requests."""
     return _linked(schedule) or any(r.media for r in schedule.requests)

@@ -18,7 +18,7 @@ from conformance.tools.explain.recording import Recording
 
 @dataclass(frozen=True)
 class Located:
-    """The first place that differs, the first cache entry, and the layers of that first pass."""
+    """The first place and the first cache entry that differ, and the layers of that pass."""
 
     where: Where | None
     entry: Where | None
@@ -28,14 +28,14 @@ class Located:
 def locate(recording: Recording, *, aside: Collection[str] = ()) -> Located:
     """Search the passes of the run for the first difference, and the first in a cache entry.
 
-    In a pass the input comes first, then the contents of the caches, then the modules. Requests in
-    ``aside`` are known to be wrong for another reason and are not compared.
+    In each pass the input is compared first, then the contents of the caches, then the modules.
+    Requests in ``aside`` are known to be wrong for another reason and are not compared.
     """
     alignment = Alignment(recording.sequences, recording.begun)
     where: Where | None = None
     entry: Where | None = None
     along: tuple[LayerError, ...] = ()
-    # Modules that differ although their layer does not yet: a key that no other token has read.
+    # Modules that differ before their layer does: for example a key that no other token has read.
     hidden: dict[tuple[str | None, int | None], Where | None] = {}
     for call, (one, index) in enumerate(zip(recording.passes, recording.steps, strict=True)):
         if index is None:
@@ -120,7 +120,7 @@ def _entries(recording: Recording, one: Pass, spans: Sequence[Span], step: int) 
                 done=span.position,
                 exact=at == span.position,
                 level=recording.level.of_entries,
-                # In the middle of a prompt counts may include padding that is removed at its end.
+                # In the middle of a prompt, counts may include padding that is removed at its end.
                 ahead=span.first,
                 counted=one.tokens.shape[1] == 1 or span.begins or span.request_id in drafted,
             ):

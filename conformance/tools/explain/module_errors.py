@@ -13,7 +13,7 @@ from conformance.tools.explain.activations import errors
 from conformance.tools.explain.alignment import Span
 from conformance.tools.explain.recording import Recording
 
-# A module that stands in a list of modules, and one within it.
+# A module in a list of modules, and a module within it.
 _LAYER = re.compile(r"^(?:.*\.)?[a-z_]+\.(\d+)$")
 _WITHIN = re.compile(r"(?:^|\.)[a-z_]+\.(\d+)(?:\.|$)")
 
@@ -23,8 +23,8 @@ class Differing:
     """A module that differs.
 
     Attributes:
-        shows: its layer's output differs, too.
-        own: its input is the single stream's, its output is not.
+        shows: its layer's output differs too.
+        own: its input equals the single stream's, its output does not.
     """
 
     where: Where
@@ -62,10 +62,10 @@ def differing(recording: Recording, one: Pass, spans: Sequence[Span]) -> Iterato
 
 
 def _shows(recording: Recording, one: Pass, index: int, span: Span, position: int) -> bool:
-    """Whether a module's error is in the output of its layer; true for a module in no layer.
+    """Whether a module's error reaches the output of its layer; true for a module in no layer.
 
-    Attention may multiply in another order for one token than for several: then the inputs of the
-    modules within it differ, and the result is the same.
+    Attention may multiply in another order for one token than for several. The inputs of the
+    modules within it then differ, although the result is the same.
     """
     path, single = one.calls[index].path, recording.single[span.request_id]
     around = [h for h in one.calls[index:] if (path + ".").startswith(h.path + ".")]
@@ -79,9 +79,9 @@ def _shows(recording: Recording, one: Pass, index: int, span: Span, position: in
 
 
 def _blamed(recording: Recording, one: Pass, index: int, span: Span, position: int) -> ModuleCall:
-    """The call at ``index``, or the innermost enclosing one whose input is the single stream's.
+    """The call at ``index``, or the innermost enclosing call whose input is the single stream's.
 
-    A call ends before the one that made it.
+    A call ends before its caller ends.
     """
     call = one.calls[index]
     given, _ = errors(call, span, recording.single[span.request_id])
@@ -95,7 +95,7 @@ def _blamed(recording: Recording, one: Pass, index: int, span: Span, position: i
 
 
 def layers(recording: Recording, one: Pass, spans: Sequence[Span]) -> tuple[LayerError, ...]:
-    """The largest error of each layer's output; none for a pass that fits no request."""
+    """The largest error of each layer's output; empty for a pass that fits no request."""
     found: dict[str, float] = {}
     for call in one.calls:
         if not _LAYER.match(call.path):

@@ -1,4 +1,4 @@
-"""What a run newly shows against an earlier one: of a fault, of a mutant, of what is explained."""
+"""The findings that a run adds to an earlier run's: by a fault, a mutant, or the explained case."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from conformance.core.verdict import MOST_FINDINGS, CaseResult, Finding, Verdict
 
 
 class Sign(NamedTuple):
-    """What makes two findings of two runs the same one."""
+    """The properties by which findings of two runs are considered the same."""
 
     schedule: str
     check: str
@@ -18,10 +18,10 @@ class Sign(NamedTuple):
 
 
 def new_findings(baseline: CaseResult, evidence: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings of ``evidence`` that ``baseline`` has not, good ones left out.
+    """The findings of ``evidence`` that ``baseline`` lacks, without the good ones.
 
-    A result carries only its most severe findings. What the baseline may have left out for that is
-    new only where its schedule was good.
+    A result carries only its most severe findings. A finding that the baseline may have omitted
+    for this reason counts as new only if its schedule was good in the baseline.
     """
     had = {_sign(finding) for finding in baseline.evidence}
     good = {schedule.name for schedule in baseline.schedules if schedule.verdict.good}
@@ -40,9 +40,9 @@ def _sign(finding: Finding) -> Sign:
 
 
 def _least_reported(result: CaseResult) -> int:
-    """The severity from which on downward the result may have left findings out; -1 if none.
+    """The severity at and below which the result may have omitted findings; -1 if there is none.
 
-    The worst finding of a schedule is kept whatever its severity, so it says nothing here.
+    The worst finding of each schedule is always kept, so it is ignored here.
     """
     firsts = {finding.schedule: finding for finding in reversed(result.evidence)}
     missing = [s for s in result.schedules if not s.verdict.good and s.name not in firsts]

@@ -1,4 +1,4 @@
-"""Plays a failing schedule once more and records the inputs and outputs of every module."""
+"""Runs a failing schedule once more and records the inputs and outputs of every module."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from conformance.reference.subject import Subject
 from conformance.run.runner import play
 from conformance.tools.explain.activations import SingleStream, by_position, noise
 
-# A module's error counts above this many times its noise ...
+# A module's error counts if it is more than this many times its noise ...
 FACTOR = 8.0
-# ... and never below this: the rounding of one layer.
+# ... and more than this: the rounding of one layer.
 FLOOR = {"float32": 3e-5, "float16": 8e-3, "bfloat16": 6e-2}
 
 
 @dataclass(frozen=True)
 class Level:
-    """The relative error above which a module, or a cache entry, differs."""
+    """The relative error above which a module or a cache entry counts as different."""
 
     noise: Mapping[str, float]
     floor: float
 
     def of(self, path: str) -> float:
-        """For the module at ``path``; one without a measurement gets that of the noisiest."""
+        """The level of the module at ``path``; an unmeasured module gets that of the noisiest."""
         return max(FACTOR * self.noise.get(path, self._worst), self.floor)
 
     @property
     def of_entries(self) -> float:
-        """For caches, whose contents come from many modules."""
+        """The level of caches, whose contents come from many modules."""
         return max(FACTOR * self._worst, self.floor)
 
     @property
@@ -49,8 +49,8 @@ class Recording:
 
     Attributes:
         passes: of the batched run; ``steps`` holds the step of each, ``None`` after the last.
-        sequences: all tokens of each request, those of its history first.
-        begun: how many of them are history.
+        sequences: all tokens of each request, including its history.
+        begun: how many of these tokens are history.
     """
 
     trace: Trace
@@ -64,7 +64,7 @@ class Recording:
 
 
 def record(subject: Subject, engine: type[Engine], schedule: Schedule, dtype: str) -> Recording:
-    """Play the schedule, its rows fed the oracle's tokens if the engine can be forced."""
+    """Run the schedule, feeding its rows the oracle's tokens if the engine can be forced."""
     options, oracle = schedule.options, subject.oracle
     want = {r.request_id: oracle.solo(r, options, schedule) for r in schedule.requests}
     tokens = {name: stream.tokens for name, stream in want.items()}
@@ -119,10 +119,10 @@ def _history(request: Request, schedule: Schedule, want: Mapping[str, Stream]) -
 
 
 def _plain(request: Request, history: tuple[int, ...]) -> Request:
-    """The request with its history as a part of its prompt."""
+    """The request with its history included in its prompt."""
     if not history:
         return msgspec.structs.replace(request, request_id="single")
-    # The pieces end where the cache may have been taken: without or with the last token.
+    # The pieces end where the cache may have been saved: before or after the last token.
     pieces = (len(history) - 1, 1, len(request.prompt))
     return msgspec.structs.replace(
         request,
@@ -144,7 +144,7 @@ def _single(
 
 
 def _level(subject: Subject, request: Request, tokens: tuple[int, ...], dtype: str) -> Level:
-    """How far perturbations by units in the last place move each module's output."""
+    """How far perturbations by units in the last place change each module's output."""
     library, tree = subject.library, subject.library.decoder(subject.model)
     options = EngineOptions()
     with record_calls(tree, caches=False) as right:
@@ -158,7 +158,7 @@ def _level(subject: Subject, request: Request, tokens: tuple[int, ...], dtype: s
 
 
 def _counting(engine: type[Engine], passes: Sequence[Pass], ends: list[int]) -> type[Engine]:
-    """The engine, appending to ``ends`` the number of passes at the end of each step."""
+    """A subclass of the engine that appends the number of passes to ``ends`` after each step."""
 
     def step(self: Engine) -> StepOutput:
         output = engine.step(self)
@@ -169,7 +169,7 @@ def _counting(engine: type[Engine], passes: Sequence[Pass], ends: list[int]) -> 
 
 
 def _steps(ends: Sequence[int], count: int) -> tuple[int | None, ...]:
-    """The step of each pass; ``None`` for those after the last step that ended."""
+    """The step of each pass; ``None`` for passes after the last completed step."""
     begins = [0, *ends]
     known = [index for index, n in enumerate(ends) for _ in range(begins[index], n)]
     return (*known, *[None] * (count - len(known)))

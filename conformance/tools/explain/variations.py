@@ -1,4 +1,4 @@
-"""A failing schedule and variations of it, played until something is wrong."""
+"""A failing schedule and variations of it, each run until a check accuses it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from conformance.run.judging.judge import judge_batched
 from conformance.scenarios import Scenario
 from conformance.tools.explain.ingredients import Switch, switches, without
 
-# Verdicts that do not mean that anything is wrong.
+# Verdicts that do not mean a defect.
 _ASIDE = {Verdict.POLICY, Verdict.UNSUPPORTED, Verdict.VACUOUS}
 
 
 def accuses(finding: Finding) -> bool:
-    """Whether a finding says that something is wrong."""
+    """Whether a finding reports a defect."""
     return fails(finding.verdict)
 
 
 @dataclass(frozen=True)
 class Failing:
-    """A schedule that fails, and all that is needed to play it again."""
+    """A failing schedule with everything needed to run it again."""
 
     case: CaseId
     subject: Subject
@@ -39,10 +39,10 @@ class Failing:
     finding: Finding
 
     def verdict(self, schedule: Schedule, engine: type[Engine] | None = None) -> Verdict:
-        """The verdict of another schedule, or of this one on another engine; without witnesses.
+        """The verdict on another schedule, or on this one with another engine; without witnesses.
 
-        It is played only until something is wrong. ``UNSUPPORTED`` also if the changed schedule
-        cannot be played.
+        The run stops at the first accusing finding. ``UNSUPPORTED`` is also the verdict if the
+        changed schedule cannot be run.
         """
         bare = dataclasses.replace(self.scenario, witnesses=())
         chosen = engine or self.engine
@@ -60,7 +60,7 @@ class Failing:
 
 
 def ingredients(failing: Failing) -> tuple[tuple[Ingredient, ...], bool | None]:
-    """Each ingredient of the schedule, switched off, and whether only the needed ones suffice."""
+    """Each ingredient of the schedule, switched off, and whether the needed ones suffice."""
     known = switches(
         failing.schedule,
         failing=failing.finding.request_id,
@@ -75,7 +75,7 @@ def ingredients(failing: Failing) -> tuple[tuple[Ingredient, ...], bool | None]:
 
 
 def fails(verdict: Verdict) -> bool:
-    """Whether a verdict says that something is wrong."""
+    """Whether a verdict means a defect."""
     return not verdict.good and verdict not in _ASIDE
 
 
@@ -85,7 +85,7 @@ def _tried(failing: Failing, switch: Switch) -> Ingredient:
 
 
 def by_dtype(failing: Failing, verdict: Verdict) -> Ingredient:
-    """The dtype as an ingredient, of the verdict in float32."""
+    """The dtype as an ingredient, given the verdict in float32."""
     return Ingredient(failing.case.dtype, _needed(verdict), "in float32", verdict.value)
 
 
@@ -100,7 +100,7 @@ def first_failing(
 ) -> tuple[Schedule, Finding] | None:
     """The schedule of the worst finding, with the most precise finding.
 
-    Schedules in ``wrong``, which fail for another reason too, come last.
+    Schedules in ``wrong``, which also fail for another reason, come last.
     """
     accusing = [finding for finding in findings if accuses(finding)]
     by_name = {schedule.name: schedule for schedule in schedules}
@@ -113,5 +113,5 @@ def first_failing(
 
 
 def in_float32(case: CaseId) -> CaseId:
-    """The same case in the dtype with the least rounding."""
+    """The same case in float32, the dtype with the least rounding."""
     return msgspec.structs.replace(case, dtype="float32")

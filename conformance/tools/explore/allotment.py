@@ -1,4 +1,4 @@
-"""Which families are played in which dtypes, until as many rows are judged as asked for."""
+"""Chooses families and dtypes to run until the requested number of rows has been judged."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 
 from conformance.tools.explore.false_alarms import AlarmResult, AlarmUnit
 
-# Rows of one unit of work: enough to make a model's loading worth it, few enough to share out.
+# Rows per unit of work: enough to justify loading a model, few enough to share out.
 LEAST_ROWS, MOST_ROWS = 25, 250
 
 Way = tuple[str, str, str]
 
 
 class Allotment:
-    """Draws units and counts what they gave.
+    """Draws units and counts their rows.
 
-    What a library refuses (a dtype that its kernels lack, say) gives no rows; others are drawn in
-    its place, and it is not drawn again.
+    A family or dtype that a library refuses (for lack of kernels, say) gives no rows; it is not
+    drawn again, and others are drawn in its place.
     """
 
     def __init__(self, ways: Sequence[Way], cases: int, *, seed: int) -> None:
-        """``ways`` are engine, family and dtype; ``cases`` is how many rows to judge."""
+        """``ways`` are engine, family and dtype; ``cases`` is the number of rows to judge."""
         order = np.random.default_rng((seed, 78)).permutation(len(ways))
         self._ways = [ways[index] for index in order]
         self._cases = cases
@@ -39,11 +39,11 @@ class Allotment:
 
     @property
     def complete(self) -> bool:
-        """Whether as many rows were judged as asked for."""
+        """Whether the requested number of rows has been judged."""
         return self.rows >= self._cases
 
     def units(self) -> list[AlarmUnit]:
-        """Enough for the rows that are missing; none if there are none, or no way is left."""
+        """Units for the missing rows; empty if no rows are missing or no way is left."""
         left = self._cases - self.rows
         if left <= 0 or not self._ways:
             return []
@@ -54,14 +54,14 @@ class Allotment:
         ]
 
     def _unit(self, way: Way, rows: int) -> AlarmUnit:
-        # A schedule has a row at least: these numbers are used nowhere else.
+        # A schedule has at least one row, so these numbers are used nowhere else.
         first = self._next[way]
         self._next[way] += rows
         engine, family, dtype = way
         return AlarmUnit(engine, family, dtype, self._seed, rows, first)
 
     def take(self, item: AlarmResult) -> None:
-        """Count a unit's rows; a way that gave fewer than it should have is not drawn again."""
+        """Count a unit's rows; a way that gave too few is not drawn again."""
         self.found.append(item)
         way = (item.unit.engine, item.unit.family, item.unit.dtype)
         if item.rows < item.unit.rows and way in self._ways:

@@ -1,4 +1,4 @@
-"""One cause is one finding, from however many seeds and machines it was found."""
+"""Reports each cause once, however many seeds and machines found it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from conformance.tools.explore.results import Discovery, Explored
 
 
 class Causes:
-    """Those that have been seen."""
+    """The causes seen so far."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, ...]] = set()
 
     def new(self, found: Explored) -> Explored:
-        """What was found of causes that were not seen before; the others are counted."""
+        """Remove discoveries with a cause that was seen before, and count them."""
         kept = []
         for discovery in found.discoveries:
             if (cause := cause_of(discovery)) not in self._seen:
@@ -27,9 +27,10 @@ class Causes:
 
 
 def cause_of(found: Discovery) -> tuple[str, ...]:
-    """What discoveries of one cause have in common, as ``results.signature`` has it.
+    """The common properties of discoveries with one cause, as in ``results.signature``.
 
-    Numbers of a family are one; a crash is known by its exception, anything else by its check.
+    All wrong numbers of a family count as one cause; a crash is identified by its exception, any
+    other by its check.
     """
     kind: tuple[str, ...] = (found.verdict.value, found.check)
     if found.verdict in NUMERIC:

@@ -13,7 +13,7 @@ from conformance.core.user_files import read_bytes, typed_json
 from conformance.core.verdict import Verdict
 from conformance.tools.explore.results import Discovery
 
-# In a clone a link to the folder at the top level, in an installed package a copy of it.
+# A link to the top-level folder in a clone, a copy of it in an installed package.
 OWN = Path(__file__).parent / "corpus"
 
 _DIGITS = 12
@@ -23,7 +23,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One file of the corpus.
 
     Attributes:
-        library: of the family; any engine of this library plays the schedule.
+        library: of the family; any engine of this library can run the schedule.
         engine: the engine that found it, on ``family`` in ``dtype`` with weights of ``seed``.
         versions: of the packages at that time.
         verdict: of the finding; ``what`` is its text.
@@ -41,7 +41,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def name(self) -> str:
-        """A hash of the schedule and the family, so that a schedule is kept once."""
+        """A hash of the schedule and the family, so that each schedule is kept once."""
         played = (self.library, self.family, msgspec.structs.replace(self.schedule, name=""))
         return hashlib.sha256(msgspec.json.encode(played)).hexdigest()[:_DIGITS]
 
@@ -50,7 +50,7 @@ def read_corpus(folder: Path | None = None) -> tuple[Entry, ...]:
     """All entries of a folder, by name; by default of the project's own ``corpus/``.
 
     Raises:
-        ScheduleError: a file is not an entry, or not named by its content; names the file.
+        ScheduleError: a file is not an entry, or its name does not match its content; names it.
     """
     folder = OWN if folder is None else folder
     return tuple(_read(path) for path in sorted(folder.glob("*.json")))
@@ -84,7 +84,7 @@ def entry_of(discovery: Discovery, library: str, versions: dict[str, str]) -> En
 
 
 def write_entry(entry: Entry, folder: Path) -> Path:
-    """Write the entry, whole or not at all, unless it exists already."""
+    """Write the entry atomically, unless it exists already."""
     path = folder / f"{entry.name}.json"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

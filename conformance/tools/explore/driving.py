@@ -1,7 +1,7 @@
 """Drives an engine call by call and checks the engine protocol after each step.
 
 The calls are recorded as a schedule, with the step number before which each was made, so that a
-finding can be played again, shrunk and kept like that of a schedule.
+finding can be run again, shrunk and kept like that of a schedule.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _OVER = (Stage.FINISHED, Stage.REMOVED)
 
 
 class Drive:
-    """One engine and the calls that were made.
+    """One engine and the calls made so far.
 
     Attributes:
-        broken: the violation of the protocol, ``None`` so far.
+        broken: the first violation of the protocol, or ``None``.
         suspect: whether a token or a logprob differs from the oracle's; since that may be a tie,
-            only playing the schedule decides.
+            only running the schedule decides.
         refused: whether the library does not support this.
-        failed_alone: whether a request's single stream failed; playing the schedule shows how.
+        failed_alone: whether a request's single stream failed; running the schedule shows how.
     """
 
     def __init__(self, player: Player, options: EngineOptions) -> None:
@@ -78,7 +78,7 @@ class Drive:
         return tuple(n for n, stage in self._run.stages.items() if stage not in _OVER)
 
     def sources(self) -> tuple[tuple[Request, int | None], ...]:
-        """Requests whose caches can be taken, and after how many tokens (``None``: at the end)."""
+        """Requests whose caches can be copied, and after how many tokens (``None``: at the end)."""
         stages, produced = self._run.stages, self._run.produced
         if self.over:
             return ()
@@ -115,7 +115,7 @@ class Drive:
             self._floor[name] = oracle.floor_envelope(want, self._options).floor
 
     def _when(self) -> Trigger:
-        """The current moment; after the last removal, if that was made before the same step."""
+        """The current moment; follows the last removal if that happened before the same step."""
         if self._last_removed and self._last_removed[0] == self._now:
             return Trigger(self._last_removed[1], Stage.REMOVED)
         return Trigger(count=self._now)
@@ -130,7 +130,7 @@ class Drive:
             self._run.remove(self._engine, (name,), self._now)
 
     def step(self) -> None:
-        """One step, then a check of the protocol."""
+        """Take one step, then check the protocol."""
         if self.over or self._engine is None:
             return
         before = self.live
@@ -143,7 +143,7 @@ class Drive:
             self.broken = next(self._violations(self._run.steps[-1], before), None)
 
     def finish(self) -> None:
-        """Step until all requests have ended and two more times, then close."""
+        """Step until all requests have ended, then twice more, then close."""
         bound = self._now + step_bound(self.schedule)
         while self.live and not self.over and self._now < bound:
             self.step()
@@ -191,7 +191,7 @@ class Drive:
             what = f"{name} ends with {event.finish_reason} at its token {at}"
             yield _finding(Verdict.PROTOCOL, what, str(event.finish_reason))
         if event.logprobs is not None and want.logprobs is not None:
-            with np.errstate(invalid="ignore"):  # masked on both sides
+            with np.errstate(invalid="ignore"):  # both masked
                 off = np.abs(event.logprobs - want.logprobs[at])
             both = event.logprobs == want.logprobs[at]
             self.suspect |= not bool((both | (off <= FACTOR * self._floor[name])).all())
@@ -201,7 +201,7 @@ class Drive:
 
 
 class _EngineCall:
-    """Around each call of the engine: measures its time, injects the fault, catches failures."""
+    """A context for each engine call: measures its time, injects the fault, catches failures."""
 
     def __init__(self, drive: Drive, player: Player, doing: str) -> None:
         self._drive, self._doing = drive, doing

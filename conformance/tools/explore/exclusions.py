@@ -1,4 +1,4 @@
-"""Known defects, which exploring leaves out so that it does not find them again."""
+"""Known defects, which exploring excludes so that it does not find them again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from conformance.checks.expectations import Expectations
 from conformance.core.verdict import Verdict
 from conformance.scenarios.features import Feature
 
-# The features that a defect of a scenario needs.
+# The features that trigger a scenario's defects.
 _NEEDED = {
     "window": (Feature.BOUNDED,),
     "samplers": (Feature.PROCESSORS,),
@@ -21,12 +21,12 @@ _NEEDED = {
     "chunked": (Feature.PIECES,),
 }
 
-# Only entries about calls that no schedule here makes leave a family clean.
+# Only entries about invalid calls, which schedules here never make, leave a family clean.
 _APART = frozenset({"invalid"})
 
 
 def clean(expectations: Expectations, engine: str, family: str) -> bool:
-    """Whether no known defect of the library can show in a family's schedules."""
+    """Whether a family's schedules are free of the library's known defects."""
     return not any(
         entry.is_about(engine, family) and not _APART.issuperset(entry.verdicts)
         for entry in expectations.defects
@@ -35,7 +35,7 @@ def clean(expectations: Expectations, engine: str, family: str) -> bool:
 
 
 def left_out(expectations: Expectations, engine: str, family: str) -> tuple[Feature, ...]:
-    """The features with a known defect in all families; those of single families do not count."""
+    """The features with a known defect in all families; defects of single families do not count."""
     scenarios = {
         scenario
         for entry in expectations.defects

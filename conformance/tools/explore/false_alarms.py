@@ -1,7 +1,7 @@
-"""Random schedules on families without known defects: whatever they flag is a false alarm.
+"""Random schedules on families without known defects, where any finding is a false alarm.
 
 Each schedule uses a random subset of features (swarm testing, Groce et al., ISSTA 2012), so that
-no feature hides another. Prompts are the shared ones of the ladder, so that a stream of the oracle
+no feature hides another. Prompts are the shared ones of the ladder, so that one oracle stream
 serves many schedules.
 """
 
@@ -35,7 +35,7 @@ _FEATURES = (
 
 
 class AlarmUnit(msgspec.Struct, frozen=True):
-    """``rows`` requests at least, in schedules that ``first`` and ``seed`` decide."""
+    """At least ``rows`` requests, in schedules determined by ``first`` and ``seed``."""
 
     engine: str
     family: str
@@ -46,7 +46,7 @@ class AlarmUnit(msgspec.Struct, frozen=True):
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """A schedule that was not exact, with all that is needed to play it again."""
+    """A schedule that was not exact, with everything needed to run it again."""
 
     engine: str
     family: str
@@ -58,15 +58,15 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 class AlarmResult(msgspec.Struct, frozen=True):
-    """What became of a unit.
+    """The result of a unit.
 
     Attributes:
         unit: the work.
         schedules: how many were judged.
-        rows: their requests; fewer than the unit has where the library refused or failed.
+        rows: their requests; fewer than in the unit if the library refused or failed.
         worst_ratio: the largest difference over its noise.
-        alarms: what was not exact.
-        unsupported: the message with which the library refused; empty if it did not.
+        alarms: schedules that were not exact.
+        unsupported: the library's message if it refused; else empty.
     """
 
     unit: AlarmUnit
@@ -78,7 +78,7 @@ class AlarmResult(msgspec.Struct, frozen=True):
 
 
 def play_random(registry: Registry, unit: AlarmUnit) -> AlarmResult:
-    """Play random schedules on one family until ``unit.rows`` requests were judged."""
+    """Run random schedules on one family until ``unit.rows`` requests have been judged."""
     engine = registry.engines[unit.engine]
     case = CaseId(unit.engine, unit.family, "random", unit.dtype, unit.seed)
     rows, worst, count = 0, 0.0, 0
@@ -109,17 +109,17 @@ def play_random(registry: Registry, unit: AlarmUnit) -> AlarmResult:
 
 
 def alarm(unit: AlarmUnit, verdict: Verdict, what: str, schedule: Schedule) -> Alarm:
-    """That what was found of a unit's schedule should not be."""
+    """An alarm for a finding in a unit's schedule."""
     about = (unit.engine, unit.family, unit.dtype, unit.seed)
     return Alarm(*about, verdict.value, what, schedule)
 
 
 def random_schedule(brief: Brief, index: int) -> Schedule:
-    """The schedule that the brief's seed and ``index`` decide."""
+    """The schedule determined by the brief's seed and ``index``."""
     choices = Seeded(brief.seed, index, 77)
     features = [feature for feature in able(brief) if feature in _FEATURES and choices.flag()]
     return draw_schedule(choices, brief, features, _SPACE, name=f"random{index}")
 
 
-# A removal may come too late: nothing is promised of what a schedule reaches.
+# A removal may come too late, so no witness is required of a schedule.
 _RANDOM = Scenario("random", 0, "random schedules", frozenset(), lambda _: ())

@@ -19,7 +19,7 @@ from conformance.scenarios.features import Feature, able, features_of, together
 
 
 def witnesses_of(features: Sequence[Feature]) -> tuple[Witness, ...]:
-    """The witnesses that schedules with such features can have."""
+    """The witnesses that schedules with these features can have."""
     found = [
         seen.rows_together(2),
         seen.rows_together(3),
@@ -49,12 +49,12 @@ def witnesses_of(features: Sequence[Feature]) -> tuple[Witness, ...]:
 
 
 class Coverage:
-    """Counts what the played schedules covered.
+    """Counts what the schedules that were run covered.
 
     Attributes:
         able: the features that the engine and the family can have.
         pairs: for ``a+b``, in the order of ``Feature``, the number of schedules with both.
-        seen: names of the witnesses of some schedule.
+        seen: names of the witnesses of any schedule.
     """
 
     def __init__(self, engine: type[Engine], brief: Brief, without: Sequence[Feature] = ()) -> None:
@@ -72,7 +72,7 @@ class Coverage:
         self.possible = tuple(dict.fromkeys(witness.name for witness in self._open))
 
     def add(self, schedule: Schedule, traces: Sequence[Trace]) -> None:
-        """Count a schedule as it was played."""
+        """Count a schedule that was run."""
         used = features_of(schedule, self._window)
         present = [feature for feature in Feature if feature in used]
         self.pairs.update(f"{a}+{b}" for a, b in itertools.combinations(present, 2))

@@ -36,28 +36,28 @@ from conformance.tools.explore.results import (
 from conformance.tools.explore.shrinking import size
 from conformance.tools.explore.state_machine import machine
 
-BATCH = 40  # schedules, or half as many programs, with one subset of features
-MACHINES = 4  # one batch in this many is of programs
-STEPS = 14  # of a program, at most
-HYPOTHESIS_SECONDS = 25.0  # the part of the time for shrinking that Hypothesis gets
-MOST = 3  # discoveries in one family; one with a fault
+BATCH = 40  # schedules with one subset of features, or half as many programs
+MACHINES = 4  # one batch in this many consists of programs
+STEPS = 14  # most steps of a program
+HYPOTHESIS_SECONDS = 25.0  # Hypothesis' share of the time for shrinking
+MOST = 3  # discoveries per family; one if a fault is injected
 
 
 class _FoundError(Exception):
-    """The current schedule finds a defect."""
+    """The current schedule found a defect."""
 
 
 class _OverError(BaseException):
-    """No more examples. Not an ``Exception``, so that Hypothesis passes it on at once."""
+    """No more examples; not an ``Exception``, so that Hypothesis re-raises it at once."""
 
 
 class Hunt:
     """Explores one family.
 
     Attributes:
-        examples: schedules that were generated, without those of shrinking.
+        examples: number of generated schedules, excluding those tried in shrinking.
         programs: how many of them are programs.
-        again: findings like one reported before, or of a known defect.
+        again: findings that resemble one reported before, or a known defect.
         unsteady: batches in which the engine was not deterministic.
     """
 
@@ -74,7 +74,7 @@ class Hunt:
         self.discoveries: list[Discovery] = []
 
     def run(self) -> Explored:
-        """Play batches until the limit of examples, seconds or discoveries."""
+        """Run batches until the limit of examples, seconds or discoveries."""
         number = 0
         self._resume()
         while not self._over():
@@ -108,14 +108,14 @@ class Hunt:
         )
 
     def _batch(self, make: Callable[[int], None], seed: int) -> None:
-        """Play one batch. What Hypothesis raises for a failing example is recorded already."""
+        """Run one batch; Hypothesis' error for a failing example is ignored as already recorded."""
         self._stopped = False
         try:
             make(seed)
         except (_FoundError, _OverError):
             pass
         except (Flaky, FlakyStrategyDefinition):
-            # Stopping early causes that, too; otherwise the engine is not deterministic.
+            # Stopping early causes this too; otherwise the engine is not deterministic.
             self.unsteady += not self._stopped and self._pending is None
 
     def _over(self) -> bool:
@@ -127,7 +127,7 @@ class Hunt:
         )
 
     def _subset(self, number: int) -> frozenset[Feature]:
-        """Each feature with even chance, in random order: of exclusive ones the first is kept."""
+        """Each feature with even chance, in random order; of exclusive ones the first is kept."""
         choices = Seeded(self._seed(number), 1)
         left = [feature for feature in self._player.coverage.able if choices.flag()]
         order: list[Feature] = []
@@ -163,7 +163,7 @@ class Hunt:
         run_state_machine_as_test(hypothesis.seed(seed)(made), settings=chosen)
 
     def _ended(self, drive: Drive) -> None:
-        """A program has ended: a violation, or a suspicion, is played as a schedule."""
+        """Run a program's calls as a schedule if it violated the protocol or is suspect."""
         self._enough()
         schedule = drive.schedule
         if not schedule.arrivals:
@@ -176,7 +176,7 @@ class Hunt:
         self._try(schedule, Maker.MACHINE, broken=drive.broken)
 
     def _try(self, schedule: Schedule, maker: Maker, *, broken: Finding | None = None) -> None:
-        """Play it, and fail if it finds a new defect."""
+        """Run the schedule, and fail if it finds a new defect."""
         if self._pending is None and not self._player.played_before(schedule):
             self._count(maker)
         found = self._player.findings(schedule)

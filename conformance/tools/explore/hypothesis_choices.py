@@ -13,8 +13,8 @@ T = TypeVar("T")
 class Drawn:
     """Choices drawn from the data of a Hypothesis test.
 
-    They are drawn directly from its choice sequence: a strategy for each would take ten times as
-    long, and a schedule has dozens.
+    They are drawn directly from its choice sequence. A strategy for each would take ten times as
+    long, and a schedule needs dozens of choices.
     """
 
     def __init__(self, data: st.DataObject) -> None:

@@ -20,8 +20,8 @@ class PendingDiscovery:
 
     Attributes:
         wanted: its signature.
-        found: the schedule that found it first; ``schedule`` the smallest so far.
-        reproduced: whether a schedule reproduces it, not only the program that found it.
+        found: the schedule that found it first; ``schedule`` is the smallest so far.
+        reproduced: whether a schedule reproduces it, rather than only the program that found it.
         since: ``time.monotonic`` when it was found.
     """
 
@@ -36,7 +36,7 @@ class PendingDiscovery:
 
 
 def discovered(pending: PendingDiscovery, unit: ExploreUnit, player: Player) -> Discovery:
-    """The defect with the smallest schedule that is found in the remaining seconds."""
+    """The defect with the smallest schedule found in the remaining seconds."""
     left = SHRINK_SECONDS - (time.monotonic() - pending.since)
     schedule, finding = pending.schedule, pending.finding
     if pending.reproduced:

@@ -1,7 +1,7 @@
-"""Plays a schedule at the least cost: one free run, more only if that differs from the oracle.
+"""Runs a schedule as cheaply as possible: one free run, more only if it differs from the oracle.
 
-Memory is not dirtied before the first run, and the checks on it are enough: a schedule that finds a
-defect is kept and then played like all others.
+Memory is not dirtied before the first run. The cheaper checks suffice, since a schedule that finds
+a defect is kept and then run like all others.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from conformance.scenarios.build import SHORT, text_request
 from conformance.tools.explore.feature_coverage import Coverage
 from conformance.tools.explore.results import ExploreUnit, Signature, signature
 
-# Verdicts that do not mean that anything is wrong.
+# Verdicts that do not mean a defect.
 _ASIDE = frozenset({Verdict.POLICY, Verdict.UNSUPPORTED, Verdict.VACUOUS})
-# Any broken code ends in these: they detect only a fault that is itself a crash.
+# Any broken code leads to these: they detect only a fault that is itself a crash.
 _BLUNT = frozenset({Verdict.CRASH, Verdict.HANG})
 
 
 class Player:
-    """One family's model, and how a schedule is played and judged on it.
+    """Runs and judges schedules on one family's model.
 
     Attributes:
-        unit: what is explored.
+        unit: the unit to explore.
         engine: of the unit.
         subject: the model; the unit's fault is injected while the engine runs.
         brief: the facts that schedules are made from.
-        coverage: of all schedules played.
+        coverage: of all schedules that were run.
         refused: how many schedules the library does not support.
     """
 
     def __init__(
         self, registry: Registry, unit: ExploreUnit, session: Session | None = None
     ) -> None:
-        """Load the model, unless ``session`` has it.
+        """Load the model, unless ``session`` already holds it.
 
         Raises:
             ModelError: the library cannot load it.
@@ -71,10 +71,10 @@ class Player:
             self._aside = _ASIDE | _BLUNT
 
     def check_decodes(self) -> None:
-        """Decode one single stream: a model that cannot do that cannot be explored.
+        """Decode one single stream: a model that cannot do this cannot be explored.
 
         Raises:
-            Unsupported: the library does not support it here; has its message.
+            Unsupported: the library does not support decoding here; has its message.
             ModelError: decoding fails.
         """
         try:
@@ -85,22 +85,22 @@ class Player:
             raise kind(str(failure)) from error
 
     def findings(self, schedule: Schedule) -> tuple[Finding, ...]:
-        """The findings against the engine in that schedule; kept for a schedule played before."""
+        """The findings against the engine in this schedule; kept for schedules run before."""
         key = to_json(schedule)
         if key not in self._known:
             self._known[key] = self._findings(schedule)
         return self._known[key]
 
     def played_before(self, schedule: Schedule) -> bool:
-        """Whether the schedule was played before."""
+        """Whether the schedule was run before."""
         return to_json(schedule) in self._known
 
     def accuses(self, finding: Finding) -> bool:
-        """Whether a finding counts; with most faults a crash does not."""
+        """Whether a finding counts; with most faults a crash does not count."""
         return not finding.verdict.good and finding.verdict not in self._aside
 
     def shows(self, schedule: Schedule, wanted: Signature) -> Finding | None:
-        """A finding with that signature in the schedule; with a fault any finding."""
+        """A finding with this signature in the schedule; with a fault, any finding."""
         return next(
             (f for f in self.findings(schedule) if self._fault or signature(f) == wanted), None
         )
@@ -115,7 +115,7 @@ class Player:
     def _findings(self, schedule: Schedule) -> tuple[Finding, ...]:
         found = self._checked(self.subject, schedule)
         if found and self._fault is not None and self._checked(self._plain, schedule):
-            return ()  # the schedule is wrong without the fault, too
+            return ()  # the schedule is wrong without the fault too
         return found
 
     def _checked(self, subject: Subject, schedule: Schedule) -> tuple[Finding, ...]:
@@ -153,7 +153,7 @@ class Player:
 
 
 class Clock:
-    """Times a unit; stopped while something is shrunk.
+    """Measures the time of a unit; stopped during shrinking.
 
     Attributes:
         wall: seconds so far.
@@ -186,7 +186,7 @@ class Clock:
         return self._cpu + (time.process_time() - self._since[1] if self._since else 0.0)
 
     def tick(self) -> None:
-        """An example has ended."""
+        """Record that an example has ended."""
         second = int(self.cpu)
         self.rates += [0] * (second + 1 - len(self.rates))
         self.rates[second] += 1

@@ -1,4 +1,4 @@
-"""The scenario that plays the corpus."""
+"""The scenario that runs the corpus."""
 
 from __future__ import annotations
 

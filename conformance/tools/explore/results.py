@@ -40,20 +40,20 @@ class ExploreUnit(msgspec.Struct, frozen=True, omit_defaults=True):
 class Maker(enum.StrEnum):
     """How a schedule was generated."""
 
-    SCHEDULES = "schedules"  # drawn whole, then played
+    SCHEDULES = "schedules"  # drawn completely, then run
     MACHINE = "machine"  # insert, step, remove and extract in any order
 
 
 class Discovery(msgspec.Struct, frozen=True):
-    """A defect, by its smallest schedule.
+    """A defect, with its smallest schedule.
 
     Attributes:
         check: the check that found it.
         example: the number of schedules up to and including the one that found it.
         maker: how the schedule was generated.
-        reproduced: whether playing the schedule reproduces it; if not, only the program did.
+        reproduced: whether running the schedule reproduces it; if not, only the program did.
         seconds: the time that shrinking took.
-        schedule: the smallest.
+        schedule: the smallest schedule.
         found: the schedule as generated.
     """
 
@@ -75,17 +75,17 @@ class Explored(msgspec.Struct, frozen=True):
     """The result of a unit.
 
     Attributes:
-        examples: schedules that were generated, ``programs`` of them as programs.
+        examples: number of generated schedules, ``programs`` of them as programs.
         refused: how many of them the library does not support.
-        wall: seconds, without shrinking, as in the other times; ``cpu`` of this process.
+        wall: seconds, excluding shrinking, as in the other times; ``cpu`` of this process.
         modelled: seconds of ``wall`` in the engine and in the oracle.
         rates: examples that ended in each second of ``cpu``.
         pairs: of features, with how many schedules had both; ``able`` are the possible features.
         witnesses: those that were seen, of ``possible``.
-        again: findings like one that was reported before, or of a known defect.
+        again: findings that resemble one reported before, or a known defect.
         unsteady: batches in which the engine was not deterministic.
         unsupported: the library's message if it does not support the family; else empty.
-        failed: why nothing could be played; empty if something was.
+        failed: why nothing could be run; empty if something was.
     """
 
     unit: ExploreUnit
@@ -108,7 +108,7 @@ class Explored(msgspec.Struct, frozen=True):
 
     @property
     def bad(self) -> bool:
-        """Whether there is something to look at."""
+        """Whether the result needs attention."""
         return bool(self.discoveries or self.failed)
 
     @property
@@ -118,7 +118,7 @@ class Explored(msgspec.Struct, frozen=True):
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """What findings of the same defect have in common."""
+    """The common properties of findings of the same defect."""
 
     kind: str
     where: str = ""
@@ -134,5 +134,5 @@ def signature(finding: Finding) -> Signature:
 
 
 def worst(findings: Iterable[Finding]) -> Finding:
-    """The most severe of the findings, the first of them."""
+    """The first of the most severe findings."""
     return max(findings, key=lambda finding: finding.verdict.severity)

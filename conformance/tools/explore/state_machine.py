@@ -30,7 +30,7 @@ class Machine(RuleBasedStateMachine):
     """A program for one engine, which a subclass sets.
 
     Attributes:
-        player: plays it.
+        player: runs it.
         features: that requests and options may have.
         ended: called with the drive when the program has ended or violated the protocol; may raise.
     """
@@ -49,7 +49,7 @@ class Machine(RuleBasedStateMachine):
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
-        """Make the engine."""
+        """Create the engine."""
         choices = Drawn(data)
         self._options = draw_options(choices, self.player.brief, self.features)
         self._drive = Drive(self.player, self._options)
@@ -57,20 +57,20 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self._count < MOST_REQUESTS)
     @rule(data=st.data())
     def insert(self, data: st.DataObject) -> None:
-        """One request or two, in one call."""
+        """Insert one or two requests in one call."""
         room = min(2, MOST_REQUESTS - self._count)
         count = Drawn(data).integer(1, room)
         self._running.insert([self._request(data) for _ in range(count)])
 
     @rule()
     def step(self) -> None:
-        """One step."""
+        """Take one step."""
         self._running.step()
 
     @precondition(lambda self: self._can_remove())
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
-        """Cancel a request, wherever it is."""
+        """Cancel a request, whatever its stage."""
         self._running.remove(Drawn(data).pick(self._running.live))
 
     @precondition(lambda self: self._can_extract())
@@ -84,7 +84,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def keeps_the_protocol(self) -> None:
-        """Checked after each rule."""
+        """Check the protocol after each rule."""
         if self._drive is not None and self._drive.broken is not None:
             self._end()
 
@@ -128,6 +128,6 @@ class Machine(RuleBasedStateMachine):
 
 
 def machine(**attributes: Any) -> type[Machine]:
-    """The machine with these attributes, a class as Hypothesis wants it."""
+    """The machine with these attributes, as a class, which Hypothesis requires."""
     attributes["ended"] = staticmethod(attributes["ended"])
     return type("Program", (Machine,), attributes)

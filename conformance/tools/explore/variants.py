@@ -21,7 +21,7 @@ _PLAIN: dict[str, Any] = {
 
 
 def ingredients(request: Request) -> int:
-    """How many optional fields of a request are set."""
+    """The number of optional fields that a request sets."""
     return sum(getattr(request, name) != plain for name, plain in _PLAIN.items())
 
 
@@ -70,7 +70,7 @@ def _free(item: Any, name: str) -> Any:
 def _fewer_events(schedule: Schedule) -> Iterator[Schedule]:
     for index in range(len(schedule.removals)):
         yield msgspec.structs.replace(schedule, removals=without_item(schedule.removals, index))
-    # An arrival joins the one before it; what came late may have to stay longer, then.
+    # An arrival joins the previous one; the later request may then have to stay longer.
     for index, longer in product(range(1, len(schedule.arrivals)), (0, 2)):
         before, own = schedule.arrivals[index - 1], schedule.arrivals[index]
         late = (msgspec.structs.replace(r, max_tokens=r.max_tokens + longer) for r in own.requests)
@@ -95,7 +95,7 @@ def _fewer_options(schedule: Schedule) -> Iterator[Schedule]:
 def _simpler_together(schedule: Schedule) -> Iterator[Schedule]:
     """Without an ingredient in all requests at once, and with short prompts of various lengths.
 
-    A change in only one request may hide the defect.
+    Changing only one request may hide the defect.
     """
     requests = schedule.requests
     if any(ingredients(request) for request in requests):
@@ -134,7 +134,7 @@ def _sized(
 
 
 def _later_instead(schedule: Schedule) -> Iterator[Schedule]:
-    """Without a request, and another one a little later: for a late join two are enough."""
+    """Without one request, and another one a little later: two suffice for a late join."""
     if len(schedule.requests) < 3:
         return
     for gone in schedule.requests:
@@ -177,7 +177,7 @@ def _simpler(request: Request, others: Sequence[Request]) -> Iterator[Request]:
 
 
 def _cut(request: Request, length: int) -> Request:
-    """The request with a shorter prompt; two segments stay two."""
+    """The request with a shorter prompt; two segments remain two."""
     segments = (length - 1, 1) if request.segments and length > 1 else ()
     return msgspec.structs.replace(request, prompt=request.prompt[:length], segments=segments)
 

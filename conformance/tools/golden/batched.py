@@ -1,4 +1,4 @@
-"""A golden's requests in batches, compared with the golden and with the single stream now."""
+"""Runs a golden's requests in batches; compares them with the golden and today's single stream."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from conformance.tools.golden.format import Recorded
 class Line:
     """One request: its golden, its single stream now, and how to measure its noise.
 
-    ``single`` was fed the golden's tokens, so each step can be compared; ``wider`` measure its
-    noise, from few runs and from many. The golden of another device has a rounding of its own:
-    ``between_devices`` measure it, and ``shift`` is what all logprobs of a step have in common.
+    ``single`` was fed the golden's tokens, so each step can be compared. ``wider`` measure its
+    noise, from few runs and from many. A golden from another device was rounded differently:
+    ``between_devices`` measure this, and ``shift`` is the part that all logprobs of a step share.
     """
 
     recorded: Recorded
@@ -48,7 +48,7 @@ class Line:
         return common_shift(self.recorded, self.single.logprobs)
 
     def settle(self, logprobs: np.ndarray) -> Comparison:
-        """Logprobs ``[steps, vocab]`` of now against the golden."""
+        """Compare logprobs ``[steps, vocab]`` computed now with the golden."""
         rows = logprobs - self.shift[: len(logprobs), None]
         between = self.between_devices if self.elsewhere else ()
         return settle(self.recorded, rows, (*self.wider, *between))
@@ -56,7 +56,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Batch:
-    """Requests that are decoded together; ``scenario`` is the rung that does the same."""
+    """Requests that are decoded together; ``scenario`` is the rung with the same batch."""
 
     schedule: Schedule
     scenario: str
@@ -65,8 +65,8 @@ class Batch:
 def batches(requests: Sequence[Request], engine: type[Engine]) -> Iterator[Batch]:
     """Text prompts in one ragged batch; each kind of media between the longest and a short one.
 
-    If all requests hold media they are one batch. The batches have the names of two scenarios and
-    their schedules, so that known defects of those apply here.
+    If all requests hold media, they form one batch. The batches have the names of two scenarios and
+    of their schedules, so that the scenarios' known defects apply here.
     """
     of_text = [r for r in requests if not r.media] or list(requests)
     yield Batch(Schedule("ragged", (Arrival(tuple(of_text)),)), RAGGED.name)
@@ -82,7 +82,7 @@ def batches(requests: Sequence[Request], engine: type[Engine]) -> Iterator[Batch
 def batched_differences(
     subject: Subject, engine: type[Engine], lines: Mapping[str, Line]
 ) -> Iterator[Difference]:
-    """The differences of an engine's batches from the golden, and from the single streams now."""
+    """The differences of an engine's batches from the golden and from today's single streams."""
     for batch in batches([line.recorded.request for line in lines.values()], engine):
         difference = partial(
             Difference,
@@ -105,7 +105,7 @@ def batched_differences(
 def _played(
     subject: Subject, engine: type[Engine], schedule: Schedule, lines: Mapping[str, Line]
 ) -> Trace:
-    """Play the batch, fed the golden's tokens if the engine can be forced."""
+    """Run the batch, feeding it the golden's tokens if the engine can be forced."""
     tokens = {request.request_id: lines[request.request_id] for request in schedule.requests}
     forced = {name: line.recorded.tokens for name, line in tokens.items()}
     subject.library.churn()
@@ -132,7 +132,7 @@ def _compared(line: Line, got: Stream) -> Iterator[_Compared]:
     if got.logprobs is None:
         yield from _by_tokens(line, got)
         return
-    # Of a row that was not forced, only the steps with the golden's history.
+    # Of a row that was not forced, only the steps with the golden's history are compared.
     steps = common_steps(got, line.single)
     rows = got.logprobs[:steps]
     found = line.settle(rows)
@@ -175,7 +175,7 @@ def _verdict(found: Comparison, rows: np.ndarray) -> Verdict:
 def _deviation(rows: np.ndarray, line: Line) -> str:
     """How logprobs ``[steps, vocab]`` differ from the single stream; empty if within noise.
 
-    Over the whole vocabulary, of which the golden keeps only the most likely tokens.
+    The whole vocabulary is compared, although the golden keeps only the most likely tokens.
     """
     assert line.single.logprobs is not None
     want = line.single.logprobs[: len(rows)]

@@ -14,7 +14,7 @@ from conformance.tools.golden.format import Golden, Recorded
 
 
 class Kind(enum.StrEnum):
-    """How much a request changed, the worst last."""
+    """How much a request changed, in ascending order."""
 
     UNCHANGED = "unchanged"
     NOISE = "changed within noise"
@@ -26,13 +26,13 @@ class Kind(enum.StrEnum):
 
     @property
     def severity(self) -> int:
-        """The order in which they are declared."""
+        """The position in the order of declaration."""
         return list(Kind).index(self)
 
 
 @dataclass(frozen=True)
 class Change:
-    """The change of one request; ``text`` says where, in one line."""
+    """The change of one request; ``text`` describes the place in one line."""
 
     request_id: str
     kind: Kind
@@ -48,7 +48,7 @@ class Changes:
 
     @property
     def kind(self) -> Kind:
-        """The worst of all requests."""
+        """The worst kind of all requests."""
         kinds = (change.kind for change in self.requests)
         return max(kinds, key=lambda kind: kind.severity, default=Kind.UNCHANGED)
 
@@ -60,7 +60,7 @@ class Changes:
         )
 
     def lines(self, label: str) -> list[str]:
-        """The worst kind, what the changes follow from, and each request's, as text."""
+        """The worst kind, the causes of the changes, and the change of each request, as text."""
         lines = [f"{label}: {self.kind}", *(f"    {cause}" for cause in self.causes)]
         for change in self.requests:
             text = f": {change.text}" if change.text else ""
@@ -117,7 +117,7 @@ def _change(old: Recorded, new: Recorded) -> Change:
     moved, difference = _moved(old, new, noise)
     diverged = steps if old.tokens != new.tokens else None
     if diverged is not None:
-        # The last common step is the one at which they diverge: its history is the same.
+        # Both have the same history up to and including the step at which they diverge.
         step = diverged - 1
         if step >= min(len(old.tokens), len(new.tokens)) or old.tokens[step] == new.tokens[step]:
             return Change(name, Kind.TOKENS, f"{len(old.tokens)} -> {len(new.tokens)} tokens")
@@ -143,7 +143,7 @@ def _request_change(old: Recorded, new: Recorded) -> str:
 
 
 def _common(old: Recorded, new: Recorded) -> int:
-    """The number of steps with the same history: up to and including the first other token."""
+    """The number of steps with the same history, up to and including the first different token."""
     for step, (mine, theirs) in enumerate(zip(old.tokens, new.tokens, strict=False)):
         if mine != theirs:
             return step + 1
@@ -151,15 +151,15 @@ def _common(old: Recorded, new: Recorded) -> int:
 
 
 def _moved(old: Recorded, new: Recorded, noise: np.ndarray) -> tuple[int | None, np.ndarray]:
-    """The first step whose logprobs left the noise, and the differences ``[steps]``.
+    """The first step whose logprobs exceed the noise, and the differences ``[steps]``.
 
-    Only tokens in both lists are compared; a token that left the list changes the others, too.
+    Only tokens in both lists are compared; a token that left the list changes the others too.
     """
     pairs = [(dict(a), dict(b)) for a, b in zip(old.top, new.top, strict=False)][: len(noise)]
     differences = np.array(
         [max((abs(a[t] - b[t]) for t in a.keys() & b.keys()), default=np.inf) for a, b in pairs]
     )
-    # As one column, so that the rule for a difference is the same as for any run.
+    # One column, so that the same rule applies to a difference as in any run.
     column = differences[:, None]
     envelope = Envelope(noise, noise, float(noise.min(initial=np.inf)))
     if not len(column):

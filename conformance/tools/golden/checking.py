@@ -1,4 +1,4 @@
-"""Whether goldens still are what they say: the files first, then against the library of today."""
+"""Checks goldens: first their files, then the numbers against today's library."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Names = tuple[str, str]
 
 @dataclass(frozen=True)
 class Checked:
-    """What became of one golden.
+    """The result of checking one golden.
 
     Attributes:
-        problems: sentences; empty if all holds.
-        differences: what the library of today gives otherwise, known defects among it.
-        meaning: of the unknown differences together; empty if nothing was compared.
-        not_playable: what this machine lacks for it, if that is why nothing was compared.
+        problems: sentences; empty if everything holds.
+        differences: from the output of today's library, including known defects.
+        meaning: of all unknown differences together; empty if nothing was compared.
+        not_playable: what this machine lacks, if nothing was compared for this reason.
     """
 
     library: str
@@ -47,12 +47,12 @@ class Checked:
 
     @property
     def label(self) -> str:
-        """How a report calls the family."""
+        """The family's name in a report."""
         return f"{self.library}/{self.family}"
 
     @property
     def good(self) -> bool:
-        """Whether all holds but for what is known."""
+        """Whether everything holds except for known differences."""
         return not self.problems and not self.unknown
 
     @property
@@ -66,9 +66,9 @@ class Checked:
         return tuple(sorted({name for found in self.differences for name in found.known}))
 
     def lines(self) -> list[str]:
-        """What fails, in words: problems, then what the unknown differences mean, and the first.
+        """The failures in words: problems, the meaning of the unknown differences, and the first.
 
-        Of each comparison of each batch the first request is shown, with how many more there are.
+        For each comparison of each batch, the first request is shown with the number of others.
         """
         lines = list(self.problems)
         lines += [f"{self.label}: {self.not_playable}"] if self.not_playable else []
@@ -91,12 +91,12 @@ def folder_problems(
     *,
     writing: bool = False,
 ) -> Iterator[str]:
-    """What is wrong with the folder as a whole: orphans, strangers, wrong reasons for none.
+    """Problems of the folder as a whole: orphans, strange files, wrong reasons for no golden.
 
     Args:
         families: all that are registered, by library and name.
-        libraries: those to report on.
-        writing: others write goldens meanwhile, so a partial file is nothing strange.
+        libraries: the libraries to report on.
+        writing: others are writing goldens meanwhile, so a partial file is not strange.
     """
     files = golden_files(root)
     for names, path in files.items():
@@ -115,9 +115,10 @@ def folder_problems(
 
 
 def checked_file(library: str, family: Family, root: Path) -> tuple[Golden | None, list[str]]:
-    """The family's golden, and what is wrong with its file; no model is needed.
+    """The family's golden, and the problems of its file; needs no model.
 
-    It is whole and unedited, of this family, says where it is from, and its recipe is today's.
+    Checked: the file is whole, unedited, and belongs to this family; its provenance is given; its
+    recipe is today's.
     """
     path = golden_path(root, library, family.name)
     if not path.exists():
@@ -136,7 +137,7 @@ def checked_file(library: str, family: Family, root: Path) -> tuple[Golden | Non
 
 
 def _provenance(golden: Golden, library: str, family: str) -> Iterator[str]:
-    """What it says of where it is from, as far as that can be seen to be wrong."""
+    """Errors in the golden's provenance, as far as they can be recognised."""
     for field, want in (
         ("library", library),
         ("family", family),
@@ -165,7 +166,7 @@ def check(
     files_only: bool,
     expectations: Expectations | None,
 ) -> Checked:
-    """One family's golden: its file, and the library of today against it."""
+    """Check one family's golden: its file, and the numbers against today's library."""
     library, family = pair
     names = (library.name, family.name)
     golden, problems = checked_file(library.name, family, root)
@@ -189,7 +190,7 @@ def check(
 
 
 def _elsewhere(subject: Subject, golden: Golden) -> str:
-    """What else may be the cause where the golden was made on another device."""
+    """A note on another possible cause, if the golden was made on another device."""
     there, here = golden.provenance.device, subject.library.device()
     if there == here:
         return ""
@@ -200,7 +201,10 @@ def _elsewhere(subject: Subject, golden: Golden) -> str:
 
 
 def _weights(subject: Subject, golden: Golden, path: Path) -> list[str]:
-    """Another device may compute other bits while loading: there the comparisons alone decide."""
+    """Check the digest of the weights, but only on the golden's device.
+
+    Another device may compute different bits while loading: there only the comparisons decide.
+    """
     source, library = golden.provenance, subject.library
     if library.device() != source.device or library.fingerprint(subject.model) == source.weights:
         return []

@@ -1,8 +1,8 @@
-"""Compares logprobs of a run that was fed a golden's tokens with the golden. Arrays in, data out.
+"""Compares a golden with the logprobs of a run that was fed its tokens. Arrays in, data out.
 
-Floats are never compared for equality: a difference counts if it is beyond the noise
-(``numerics.deviation``), a token if noise cannot explain its margin. So a golden can hold on other
-devices.
+Floats are never compared for equality: a difference counts if it exceeds the noise
+(``numerics.deviation``), a different token if noise cannot explain its margin. This lets a golden
+hold on other devices.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from conformance.core.errors import GoldenError
 from conformance.core.numerics import Deviation, Envelope
 from conformance.tools.golden.format import Recorded
 
-# The unit of rounding of float32, in which goldens are made.
+# The unit roundoff of float32, the dtype of goldens.
 _ROUNDING = 2.0**-24
 
 
@@ -29,7 +29,7 @@ class Comparison:
         recorded: the golden's line.
         deviation: of the logprobs of the golden's most likely tokens.
         chosen: the most likely token of each step now.
-        turned: the first step with another token although its margin is beyond the noise.
+        turned: the first step with another token although its margin exceeds the noise.
         steps: how many could be compared; fewer than the golden's if the run ended early.
         noise: the noise used for each step, in nats.
     """
@@ -48,7 +48,7 @@ class Comparison:
 
     @property
     def step(self) -> int | None:
-        """The first step that is wrong; ``None`` if none is."""
+        """The first wrong step; ``None`` if there is none."""
         lost = self.steps if self.steps < len(self.recorded.tokens) else None
         found = [s for s in (self.turned, self.deviation.first_bad_step, lost) if s is not None]
         return min(found, default=None)
@@ -74,7 +74,7 @@ def compare(recorded: Recorded, logprobs: np.ndarray, noise: Envelope | None = N
     """Compare a run at the golden's tokens with the golden.
 
     Args:
-        noise: measured now, at least for all steps; the larger of it and the golden's counts.
+        noise: measured now, for at least all steps; the larger of this and the golden's counts.
 
     Shapes:
         logprobs: ``[steps, vocab]``, from a run that was fed ``recorded.tokens``.
@@ -114,7 +114,7 @@ def settle(
 ) -> Comparison:
     """``compare`` with the golden's own noise, then with that of each of ``wider``, until it holds.
 
-    Another device may round differently from the one that the golden was made on.
+    Another device may round differently from the golden's device.
     """
     found = compare(recorded, logprobs)
     for more in wider:
@@ -125,11 +125,11 @@ def settle(
 
 
 def common_shift(recorded: Recorded, logprobs: np.ndarray) -> np.ndarray:
-    """By how much all logprobs of a step are off together, if a sum's rounding explains that.
+    """The error that all logprobs of a step share, if the rounding of a sum explains it.
 
-    Added up one after another in float32, n exponentials are up to n units of rounding off (Higham,
-    Accuracy and Stability of Numerical Algorithms, 4.2), and all logprobs with them. mlx's CPU adds
-    them up so, its GPUs do not (docs/defects/mlx/logsumexp_of_a_vocabulary.py).
+    If n exponentials are added up one after another in float32, the sum and thus all logprobs may
+    be off by n units of rounding (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
+    mlx sums in this way on the CPU but not on GPUs (docs/defects/mlx/logsumexp_of_a_vocabulary.py).
 
     Shapes:
         logprobs: ``[steps, vocab]``; the result: float64 ``[steps]``, nats.
@@ -143,9 +143,9 @@ def common_shift(recorded: Recorded, logprobs: np.ndarray) -> np.ndarray:
 
 
 def turned(recorded: Recorded, chosen: Sequence[int], noise: np.ndarray) -> int | None:
-    """The first step with a token other than the golden's although noise cannot explain it.
+    """The first step with a token other than the golden's that noise cannot explain.
 
-    Both of two tokens may move, each by ``numerics.FACTOR`` times the noise.
+    Both tokens' logprobs may move, each by ``numerics.FACTOR`` times the noise.
     """
     for step, token in enumerate(chosen[: len(recorded.tokens)]):
         near = recorded.margins[step] <= 2 * numerics.FACTOR * float(noise[step])
@@ -155,7 +155,7 @@ def turned(recorded: Recorded, chosen: Sequence[int], noise: np.ndarray) -> int 
 
 
 def _top(recorded: Recorded, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ids and logprobs ``[steps, top]`` of the golden; shorter steps repeat their last."""
+    """Ids and logprobs ``[steps, top]`` of the golden; shorter steps repeat their last entry."""
     width = max((len(step) for step in recorded.top), default=0)
     padded = [[*step, *[step[-1]] * (width - len(step))] for step in recorded.top[:steps]]
     ids = np.array([[token for token, _ in step] for step in padded], np.int64)

@@ -20,13 +20,13 @@ class Part(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Difference:
-    """One comparison of one request that failed.
+    """One failed comparison of one request.
 
     Attributes:
         text: what differs.
-        engine: that made the batch; empty where there is none.
+        engine: the engine that ran the batch; empty without a batch.
         schedule: the batch of the request.
-        scenario: the rung that plays such a batch.
+        scenario: the rung that runs such a batch.
         verdict: of a case with this difference.
         known: the expectations' entries that explain it.
     """
@@ -62,7 +62,7 @@ _MEANING = {
 
 
 def in_short(differences: Collection[Difference]) -> str:
-    """Which of the comparisons failed, and what that means, in one line."""
+    """Which of the comparisons failed, and what this means, in one line."""
     parts = {difference.part for difference in differences}
     if parts == {Part.REQUESTS}:
         return "the library makes other prompts than it did"

@@ -1,4 +1,4 @@
-"""Families that have no golden, each with its reason: ``golden/without.toml``."""
+"""Families without a golden, each with its reason: ``golden/without.toml``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAME = "without.toml"
 
 
 def load_without(root: Path) -> Mapping[tuple[str, str], str]:
-    """The reason for each family, by library and family; empty if the file does not exist.
+    """The reason for each family, by library and name; empty if the file does not exist.
 
     Raises:
         GoldenError: the file is not valid; names the field.

@@ -12,7 +12,7 @@ from conformance.tools.golden.format import Verification, load_golden, parse_gol
 
 
 def put_verified(path: Path, verification: Verification) -> None:
-    """Write into the golden at ``path`` that an independent implementation verified it.
+    """Record in the golden at ``path`` that an independent implementation verified it.
 
     Raises:
         GoldenError: there is no valid golden, or it cannot be written; the file is unchanged.

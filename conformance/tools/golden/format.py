@@ -1,7 +1,7 @@
 """A golden file: one family's single streams as readable JSON, one line for each request.
 
-The text is made so that a pull request shows what changed: provenance one field a line, then each
-request on a line of its own. ``digest`` detects edits by hand.
+The layout shows a reviewer what a pull request changed: provenance has one field per line, and then
+each request has its own line. ``digest`` detects manual edits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from conformance.core.schedule import Request
 from conformance.core.user_files import parse_json, read_text, typed
 
 FORMAT = 1
-"""Of golden files; a file of another number is refused."""
+"""Version of the format of golden files; a file with another number is refused."""
 
 
 class Verification(msgspec.Struct, frozen=True):
@@ -83,14 +83,14 @@ class Golden(msgspec.Struct, frozen=True):
 
 
 class _File(Golden, frozen=True, forbid_unknown_fields=True):
-    """A golden as its file holds it."""
+    """A golden as stored in its file."""
 
     format: int
     digest: str
 
 
 def to_text(golden: Golden) -> str:
-    """The file's text: the same golden gives the same bytes on every platform."""
+    """The file's text; the same golden gives the same bytes on every platform."""
     head: dict[str, Any] = {"format": FORMAT, **msgspec.to_builtins(golden)}
     requests = head.pop("requests")
     body = json.dumps(head, indent=1, ensure_ascii=True).removesuffix("\n}")
@@ -104,7 +104,7 @@ def digest(golden: Golden) -> str:
 
 
 def parse_golden(text: str, *, path: str) -> Golden:
-    """The golden of a file's text.
+    """Parse the text of a golden file.
 
     Raises:
         GoldenError: the text is not a golden, has another format, or was edited by hand; names
@@ -129,7 +129,7 @@ def parse_golden(text: str, *, path: str) -> Golden:
 
 
 def load_golden(path: Path) -> Golden:
-    """The golden of a file.
+    """Read a golden file.
 
     Raises:
         GoldenError: as ``parse_golden``, or the file cannot be read.
@@ -138,7 +138,7 @@ def load_golden(path: Path) -> Golden:
 
 
 def _check(golden: Golden, path: str) -> None:
-    """Check what the types cannot: lengths agree, numbers are finite, ids are unique."""
+    """Check what the types cannot: equal lengths, finite numbers, unique ids."""
     seen: set[str] = set()
     for recorded in golden.requests:
         name = recorded.request.request_id

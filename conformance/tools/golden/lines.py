@@ -12,10 +12,10 @@ from conformance.core.schedule import Request
 from conformance.tools.golden.format import Recorded
 
 TOP = 8
-"""Tokens of each step whose logprobs are kept."""
+"""The number of tokens at each step whose logprobs are kept."""
 
 # Rounding to 5e-8 nats is at most a fifth of the smallest noise that is ever assumed, two ulps of
-# float32 at 1. Significant digits are not enough: seven of them round a logprob of -12 by 5e-6.
+# float32 at 1. Seven significant digits would not suffice: they round a logprob of -12 by 5e-6.
 _DECIMALS = 7
 
 

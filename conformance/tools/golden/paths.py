@@ -1,4 +1,4 @@
-"""Where golden files lie: ``golden/<library>/<family>.json``."""
+"""Paths of golden files: ``golden/<library>/<family>.json``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from conformance.core.errors import GoldenError
 
 FOLDER = "golden"
 BESIDE = frozenset({"README.md", "without.toml"})
-"""Files that may be in the folder beside the libraries' folders."""
+"""Files that may be in the folder next to the libraries' folders."""
 SUFFIX = ".json"
 
 
 def golden_path(root: Path, library: str, family: str) -> Path:
-    """The file of a library's family below the folder ``root``."""
+    """The file of a library's family below ``root``."""
     return root / library / f"{family}{SUFFIX}"
 
 
@@ -26,7 +26,7 @@ def golden_files(root: Path) -> dict[tuple[str, str], Path]:
 
 
 def strangers(root: Path) -> tuple[Path, ...]:
-    """Files below ``root`` that are not goldens by their place and name, partial files included.
+    """Files below ``root`` whose place or name is not a golden's, partial files included.
 
     Each path is judged by itself, as goldens may be written meanwhile.
     """
@@ -47,7 +47,7 @@ def find_folder(given: Path | None, *, must_exist: bool = True) -> Path:
     """The folder of goldens: the given one, else the working directory's, else the project's.
 
     Raises:
-        GoldenError: it does not exist, and ``must_exist``.
+        GoldenError: the folder does not exist, and ``must_exist``.
     """
     project = Path(__file__).parents[3] / FOLDER
     here = Path.cwd() / FOLDER

@@ -1,4 +1,4 @@
-"""The requests of a family's golden, and the hash of all that determines them and the weights."""
+"""The requests of a family's golden, and the hash of everything that determines its numbers."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from conformance.scenarios.scenario import Brief, ComposeFn
 from conformance.tools.golden.format import FORMAT
 
 DTYPE, SEED = "float32", 0
-"""Of all goldens: in float32 defects and rounding differ most."""
+"""The dtype of all goldens: in float32 defects are easiest to distinguish from rounding."""
 
-# One token more than `OUTPUT`, so that a window of the shortest families is passed while decoding.
+# One more than `OUTPUT`, so that the window of the shortest families is passed while decoding.
 _TOKENS = 6
 
-# Fields of a family file's section without an effect on weights or prompts.
+# Fields of a family file's section that affect neither weights nor prompts.
 _NEUTRAL = frozenset(
     {"notes", "quick", "pooled", "uncut_media", "positions", "drafters", "bidirectional_prompt"}
 )
 
 
 def golden_requests(brief: Brief) -> tuple[Request, ...]:
-    """Prompts of two tokens to past the window, and one with each kind of media.
+    """Prompts from two tokens to more than the window, and one with each kind of media.
 
-    The media requests are those that stand beside text in the scenario ``mixed_modality``.
+    The media requests are those that are batched with text in the scenario ``mixed_modality``.
     """
     long = LONG if brief.window is None else max(LONG, 2 * brief.window + 3)
     lengths = {"two": TWO, "short": SHORT, "medium": MEDIUM, "long": long}
@@ -69,7 +69,9 @@ def brief_of(family: Family, compose: ComposeFn) -> Brief:
 
 
 def recipe_hash(family: Family) -> str:
-    """SHA-256 of the config and all else that determines weights and prompts; needs no model.
+    """SHA-256 of the config and of everything else that determines weights and prompts.
+
+    No model is needed.
 
     Raises:
         GoldenError: the family's own model file cannot be read.
@@ -93,7 +95,7 @@ def recipe_hash(family: Family) -> str:
 def _plain(value: Any) -> Any:
     """``value`` as plain data without fields at their defaults.
 
-    So a field that a later release adds does not make goldens stale.
+    Thus a field added in a later release does not make goldens stale.
     """
     if isinstance(value, msgspec.Struct):
         fields = msgspec.structs.fields(value)
@@ -137,7 +139,7 @@ def _model_file(family: Family) -> str:
 
 
 def _own_modules(text: str) -> list[Path]:
-    """The files of the modules of this package that a text imports from; none is run."""
+    """The files of this package's modules that a text imports from; nothing is executed."""
     names = re.findall(r"^from (conformance\.[\w.]+) import ", text, re.MULTILINE)
     specs = [importlib.util.find_spec(name) for name in sorted(set(names))]
     return [Path(spec.origin) for spec in specs if spec is not None and spec.origin]

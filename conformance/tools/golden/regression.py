@@ -1,7 +1,7 @@
 """Compares the library's output now with a golden, in three ways.
 
-Single stream against golden, batched against golden, batched against the single stream now. All
-runs are fed the golden's tokens, so that each step can be compared.
+The single stream is compared with the golden, the batch with the golden, and the batch with the
+single stream now. All runs are fed the golden's tokens, so that each step can be compared.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def differences(
     golden: Golden,
     expectations: Expectations | None = None,
 ) -> tuple[Difference, ...]:
-    """All differences: of the requests, the single streams, each engine's batches.
+    """All differences: in the requests, the single streams, and each engine's batches.
 
     A known difference of a batch names its entries in ``expectations``.
 
@@ -40,7 +40,7 @@ def differences(
         GoldenError: the golden is of another model.
         ModelError: the library cannot decode a single stream.
     """
-    # This comes first: some processors only recognise prompts that they have composed.
+    # This comes first: some processors recognise only prompts that they have composed.
     found = list(_of_requests(subject, golden))
     elsewhere = golden.provenance.device != subject.library.device()
     lines = {r.request.request_id: _line(subject, r, elsewhere=elsewhere) for r in golden.requests}
@@ -53,7 +53,7 @@ def differences(
 
 
 def _of_requests(subject: Subject, golden: Golden) -> Iterator[Difference]:
-    """Compare the requests: a processor may make other prompts now."""
+    """Compare the requests, since a processor may now make different prompts."""
     now = {request.request_id: request for request in requests_of(subject)}
     before = {recorded.request.request_id: recorded.request for recorded in golden.requests}
     for name in sorted(before.keys() | now.keys()):
@@ -67,7 +67,7 @@ def _of_requests(subject: Subject, golden: Golden) -> Iterator[Difference]:
 
 
 def _line(subject: Subject, recorded: Recorded, *, elsewhere: bool) -> Line:
-    """``elsewhere``: the golden is of another device."""
+    """One request's line; ``elsewhere``: the golden was made on another device."""
     vocabulary = subject.family.vocab_size
     request = recorded.request
     # A token past the vocabulary would be read out of bounds.
@@ -93,7 +93,7 @@ _Measures = tuple[Callable[[], Envelope], ...]
 def _wider(subject: Subject, request: Request, stream: Stream) -> tuple[_Measures, _Measures]:
     """Noise at the golden's tokens, from few and from many runs; each is measured once.
 
-    And that of the encoders of media, too, which single stream and batch have in common.
+    It includes the noise of media encoders, which single stream and batch have in common.
     """
 
     @functools.cache
@@ -130,7 +130,7 @@ def _expects(entry: Defect, found: Difference) -> bool:
     if found.scenario not in entry.verdicts or not entry.claims(found.scenario, found.schedule):
         return False
     worst = max(verdict.severity for verdict in entry.wanted(found.scenario))
-    # A golden is longer than its scenario: a drift there may become another token here.
+    # A golden is longer than its scenario, so a drift there may become another token here.
     verdict = Verdict.DRIFT if found.verdict is Verdict.DIVERGED else found.verdict
     return verdict.severity <= worst
 

@@ -1,4 +1,4 @@
-"""The gate for goldens: stages one from a family's oracle, or gives the reason for none.
+"""The gate for goldens: stages a golden from a family's oracle, or says why it cannot.
 
 Only ``stage`` makes a ``Staged``, and only a ``Staged`` is ever written: a batched run cannot
 become a golden.
@@ -25,13 +25,13 @@ from conformance.tools.golden.lines import record
 from conformance.tools.golden.recipe import DTYPE, SEED, brief_of, golden_requests, recipe_hash
 
 WHOLE = EngineOptions()
-"""Prompts are prefilled whole, up to the library's own size of a piece."""
+"""Prompts are prefilled whole, up to the library's own chunk size."""
 
 _SINGLE = "single stream"
 
 
 class _Gate(enum.Enum):
-    """A key that only this module uses; an enum member stays the same object when it is pickled."""
+    """A key that only this module uses; an enum member keeps its identity when it is pickled."""
 
     PASSED = enum.auto()
 
@@ -51,9 +51,9 @@ class Staged:
 def stage(subject: Subject, expectations: Expectations | None = None) -> Staged:
     """The family's golden, computed and checked in every way that could show it to be wrong.
 
-    The single stream must be finite, the same twice, and within its noise of the pass without a
-    cache; the noise must be measurable; the model must be sensitive to small defects. A single
-    stream that is known to disagree with the pass without a cache is recorded with the entry.
+    The single stream must be finite, repeatable, and within its noise of the pass without a cache;
+    the noise must be measurable; the model must be sensitive to small defects. A known
+    disagreement between single stream and the pass without a cache is recorded with its entry.
 
     Raises:
         GoldenError: the gate refuses, in one sentence.
@@ -65,7 +65,7 @@ def stage(subject: Subject, expectations: Expectations | None = None) -> Staged:
     requests = requests_of(subject)
     recorded = tuple(_recorded(subject, where, request) for request in requests)
     oracle = _cross_checked(subject, where, requests, expectations or Expectations())
-    if family.checkpoint is None:  # its weights are as they are
+    if family.checkpoint is None:  # a checkpoint's weights are given
         _check_sensitivity(subject, where)
     provenance = Provenance(
         recipe=recipe_hash(family),
@@ -82,7 +82,7 @@ def _check_sensitivity(subject: Subject, where: str) -> None:
     """Check that the model is sensitive to small defects.
 
     Raises:
-        GoldenError: it is not.
+        GoldenError: it is not sensitive.
     """
     measured = subject.library.sensitivity(subject.family, dtype=DTYPE, seed=SEED)
     if not measured.sensitive:
@@ -99,9 +99,9 @@ def requests_of(subject: Subject) -> tuple[Request, ...]:
 
 
 def with_verified(staged: Staged, old: Golden) -> Staged:
-    """``staged`` with the verification of ``old``, if that still holds.
+    """``staged`` with the verification of ``old``, if the verification still holds.
 
-    It does if recipe and release of the library are the same.
+    It holds as long as the recipe and the library's release are unchanged.
     """
     package = staged.golden.library.replace("_", "-")
     mine, before = staged.golden.provenance, old.provenance
@@ -117,7 +117,7 @@ def _recorded(subject: Subject, where: str, request: Request) -> Recorded:
     stream = subject.oracle.solo(request, WHOLE, None)
     assert stream.logprobs is not None
     try:
-        # Before the noise, which cannot be measured for a model that gives NaN.
+        # This precedes the noise, which cannot be measured for a model that gives NaN.
         record(request, stream.tokens, stream.logprobs, np.zeros(len(stream.tokens)))
         noise = subject.oracle.envelope(request, WHOLE, None)
     except ConformanceError as error:
@@ -127,10 +127,10 @@ def _recorded(subject: Subject, where: str, request: Request) -> Recorded:
 
 
 def _check_repeated(subject: Subject, where: str, request: Request, first: np.ndarray) -> None:
-    """The single stream once more, with dirtied memory: it must not read uninitialised memory.
+    """Repeat the single stream with dirtied memory: it must not read uninitialised memory.
 
     Raises:
-        GoldenError: it differs by more than rounding.
+        GoldenError: the result differs by more than rounding.
     """
     subject.library.churn()
     again = subject.library.single_stream(
@@ -149,7 +149,7 @@ def _check_repeated(subject: Subject, where: str, request: Request, first: np.nd
 def _cross_checked(
     subject: Subject, where: str, requests: Sequence[Request], expectations: Expectations
 ) -> str:
-    """What the oracle's numbers were compared with, as text.
+    """A description of what the oracle's numbers were compared with.
 
     Raises:
         GoldenError: the pass without a cache disagrees, and no expectation explains it.
@@ -177,7 +177,7 @@ def _cross_checked(
 
 
 def known_disagreements(subject: Subject, expectations: Expectations) -> Iterator[str]:
-    """The entries by which the family's single stream and its pass without a cache differ."""
+    """The entries that explain why the single stream differs from the pass without a cache."""
     versions = subject.library.versions()
     for entry in expectations.defects:
         if (

@@ -1,4 +1,4 @@
-"""Updates one family's golden: makes a proposal, which a maintainer accepts or not."""
+"""Proposes an update of one family's golden, which a maintainer accepts or rejects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Proposal:
 
     Attributes:
         staged: the new golden; ``None`` if the gate refused it, for the reason in ``refused``.
-        changes: its differences from the old one.
+        changes: its differences from the old golden.
         damaged: why the old file could not be read; it is then replaced.
     """
 
@@ -45,17 +45,17 @@ class Proposal:
         return f"{self.library}/{self.family}"
 
     def lines(self) -> list[str]:
-        """What the new golden says otherwise, and what that follows from."""
+        """The changes in the new golden, and their causes."""
         return self.changes.lines(self.label) if self.changes else []
 
     @property
     def writes(self) -> bool:
-        """Whether accepting it writes the file."""
+        """Whether accepting the proposal writes the file."""
         return self.staged is not None and not (self.changes and self.changes.keep)
 
 
 def load_subject(library: Library, family: Family) -> Subject:
-    """The family's model as goldens are made of it.
+    """Load the family's model with the settings of goldens.
 
     Raises:
         ModelError: the library cannot build or load it.

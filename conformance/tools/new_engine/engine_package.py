@@ -1,4 +1,4 @@
-"""Writes the package: whole or not at all."""
+"""Writes the package, completely or not at all."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def files_of(name: str) -> dict[str, str]:
 
 
 def write_package(name: str, target: Path) -> Path:
-    """Write the package into the folder ``target``, which must not be there; its path.
+    """Write the package into the new folder ``target`` and return its path.
 
     Raises:
-        ConformanceError: the name is no module's, or is taken; or nothing can be written there.
+        ConformanceError: the name is not a module name or is taken, or ``target`` can't be written.
     """
     if not _NAME.fullmatch(name):
         raise ConformanceError(

@@ -1,4 +1,4 @@
 """Makes a tiny family of a full-size model: reads its config, shrinks it, checks it, writes it.
 
-What a family is at run time, its file and facts, belongs to ``core/family.py`` and the plugins.
+The run-time side of a family, its file and facts, belongs in ``core/family.py`` and the plugins.
 """

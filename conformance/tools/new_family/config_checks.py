@@ -13,7 +13,7 @@ from conformance.tools.new_family.draft import Draft, Fields, Place, Tower, Unsh
 
 _LARGE = 512
 _MOST_LAYERS = 1000
-# Every model needs these; some configs have a list of heads, one for each layer.
+# Every model needs these; some configs list the number of heads for each layer.
 _WHOLE = (*depths.COUNTS, "vocab_size", "n_vocab", *widths.HIDDEN, *widths.HEAD_COUNTS)
 _OBJECTS = ("text_config", "llm_config", "language_config", "vision_config", "audio_config")
 
@@ -40,7 +40,7 @@ def _objects(config: Fields) -> Iterator[tuple[str, Fields]]:
 
 
 def _problem(key: str, value: object) -> str:
-    """What is wrong with a field's value; empty if nothing."""
+    """The problem with a field's value; empty if there is none."""
     if isinstance(value, float) and not math.isfinite(value):
         return "not a finite number"
     pattern = isinstance(value, str) and key.endswith("_pattern")

@@ -1,4 +1,4 @@
-"""Fields that a config leaves to the library's defaults, which are of full size."""
+"""Adds the fields that a config leaves to the library's full-size defaults."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KNOWN_SIZES = frozenset(
         "mamba_d_head",
     )
 )
-"""Fields that matter even where a config leaves them to the library's defaults."""
+"""Fields that matter even if a config leaves them to the library's defaults."""
 
 
 def fill(tower: Tower, settings: list[Mapping[str, Any]]) -> None:

@@ -1,8 +1,8 @@
-"""Rules for depth: the fewest layers that hold every kind, in their original order.
+"""Rules for depth: the fewest layers that include every kind, in their original order.
 
-What a config gives layer by layer (lists, patterns, lists of indices) makes one row for each layer;
-different rows are different kinds. Runs of equal rows are cut to two, and of the rest the fewest
-are kept in which each kind occurs before the last layer: nothing reads the last layer's cache.
+The config's values for each layer (lists, patterns, lists of indices) form one row per layer;
+different rows are different kinds. Runs of equal rows are cut to two. Of the rest, the fewest are
+kept such that each kind occurs before the last layer, whose cache nothing reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_LAYERS = 12
 RUN = 2
 
 COUNTS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_transformer_layers")
-# Each with the offset that belongs to it.
+# Each with its offset.
 PERIODS = {
     "sliding_window_pattern": "",
     "layer_switch": "",
@@ -71,7 +71,7 @@ def depth(tower: Tower) -> None:
 
 
 def choose(rows: Sequence[str], *, least: int) -> list[int]:
-    """The layers to keep, by their original indices: the fewest that hold every kind.
+    """The original indices of the layers to keep: the fewest that include every kind.
 
     Args:
         rows: the kind of each layer.
@@ -103,7 +103,7 @@ def _without_long_runs(rows: Sequence[str]) -> list[int]:
 
 
 def _rows(tower: Tower, count: int) -> list[str]:
-    """For each layer all its fields, as one text."""
+    """All fields of each layer, as one text."""
     sources = [[json.dumps(item) for item in value] for _, _, value in _per_layer(tower, count)]
     for _, key, value in tower.each(*INDICES, *FROM_ONE):
         if isinstance(value, list):
@@ -123,7 +123,7 @@ def _per_layer(tower: Tower, count: int) -> Iterator[tuple[Place, str, Any]]:
 
 
 def _by_formula(tower: Tower) -> int:
-    """The number of layers that two periods of every formula take."""
+    """The number of layers in two periods of every formula."""
     rounds = [2 * _period(value) for _, _, value in tower.each(*PERIODS)]
     rounds += [2 * len(value) for _, _, value in tower.each(*CYCLES)]
     return max([LAYERS, *rounds])
@@ -153,7 +153,7 @@ def _cut_indices(tower: Tower, chosen: list[int]) -> None:
 
 
 def _shorten_periods(tower: Tower) -> None:
-    """Formulas keep their form; a period longer than three becomes three."""
+    """Shorten periods above three to three; the form of the formulas stays."""
     for place, key, value in tower.each(*PERIODS):
         if isinstance(value, str) or not isinstance(value, int):
             continue

@@ -1,7 +1,7 @@
 """A config while it is shrunk: its original fields, its new ones, and the reasons.
 
-Rules read the *original* fields, so that no rule depends on those that ran before it. What one rule
-decides for others (the width, for instance) is in ``Tower.sizes``.
+Rules read the *original* fields, so that no rule depends on those that ran before it. Decisions of
+one rule for others (the width, for instance) are in ``Tower.sizes``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Decision:
     Attributes:
         field: its path, ``text_config.hidden_size``.
         rule: the rule that decided.
-        before, after: its values; ``after`` is ``None`` for a field that was dropped.
+        before, after: its values; ``after`` is ``None`` for a dropped field.
     """
 
     field: str
@@ -33,7 +33,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Unshrunk:
-    """A field that stays as large as it was, and the reason."""
+    """A field that keeps its large value, and the reason."""
 
     field: str
     value: Any
@@ -46,7 +46,7 @@ class Place:
 
     Attributes:
         original: the fields before any rule.
-        filled: those that the config left to the library's defaults.
+        filled: fields that the config left to the library's defaults.
     """
 
     path: str
@@ -74,7 +74,7 @@ class Draft:
     rule: str = ""
 
     def put(self, place: Place, key: str, value: Any, why: str) -> None:
-        """Set a field; record a decision if that changes it."""
+        """Set a field; record a decision if its value changes."""
         path = place.name(key)
         self.looked.add(path)
         before = place.original.get(key)
@@ -109,16 +109,16 @@ class Tower:
     layers_least: int = 0
 
     def get(self, *keys: str) -> Any:
-        """The original value of the first of these keys that the config has; ``None`` if none."""
+        """The original value of the first of these keys that the config has; else ``None``."""
         return next((value for _, _, value in self.each(*keys)), None)
 
     def number(self, *keys: str) -> int | None:
-        """Like ``get``, ``None`` also if the value is not a whole number."""
+        """Like ``get``, but also ``None`` if the value is not an integer."""
         value = self.get(*keys)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def each(self, *keys: str) -> Iterator[tuple[Place, str, Any]]:
-        """Every occurrence of these keys with a value that is not null, keys in order."""
+        """Every occurrence of these keys with a value that is not null, in key order."""
         for key in keys:
             for place in self.places:
                 if place.original.get(key) is not None:
@@ -130,13 +130,13 @@ class Tower:
             self.draft.put(place, key, value, why)
 
     def cap(self, keys: tuple[str, ...], most: int, why: str) -> None:
-        """Reduce every number above ``most`` to it."""
+        """Reduce every number above ``most`` to ``most``."""
         for place, key, value in self.each(*keys):
             if isinstance(value, int | float) and not isinstance(value, bool):
                 # Keep the type of the number: some configs require it.
                 self.draft.put(place, key, min(value, type(value)(most)), why)
 
     def keep(self, *keys: str) -> None:
-        """Mark these keys as handled, unchanged."""
+        """Mark these keys as handled without changing them."""
         for place, key, _ in self.each(*keys):
             self.draft.looked.add(place.name(key))

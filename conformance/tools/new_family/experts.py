@@ -26,7 +26,7 @@ PREDICTION = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_transformer_la
 
 
 def routing(tower: Tower) -> None:
-    """4 experts (8 with groups), at most 2 of them chosen; where all are chosen, all still are."""
+    """Use 4 experts (8 with groups), with at most 2 chosen; if all were chosen, all still are."""
     original = tower.number(*COUNTS)
     if not original or original < 2:
         return
@@ -46,7 +46,7 @@ def routing(tower: Tower) -> None:
 
 
 def prediction(tower: Tower) -> None:
-    """No layers for multi-token prediction: they take no part in decoding."""
+    """Remove layers for multi-token prediction, which take no part in decoding."""
     for key in PREDICTION:
         if tower.number(key):
             tower.put((key,), 0, "layers that predict further tokens take no part in decoding")

@@ -42,7 +42,7 @@ def offered(
 def first_loadable(
     source: Source, offers: Iterable[tuple[Family, str]], library: Library
 ) -> tuple[Family, Any, str]:
-    """The first of the families that works, its model, and its processor's origin."""
+    """The first family that works, its model, and its processor's origin."""
     failed = ""
     for family, origin in offers:
         try:
@@ -81,7 +81,7 @@ def _try_media(library: Library, model: Any, family: Family) -> None:
 
 
 def error_text(error: Exception) -> str:
-    """An error's message on one line; of a constructor's error the names of missing fields."""
+    """An error's message on one line; for a constructor's error, the names of missing fields."""
     message = " ".join(str(error).split())
     if missing := _MISSING.search(message):
         return f"the config lacks {missing.group(1)}, without which the model can't be built"

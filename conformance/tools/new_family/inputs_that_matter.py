@@ -1,4 +1,4 @@
-"""Which inputs of a batch matter to a new family; a defect in one that does not is not noticed."""
+"""Finds the inputs of a batch that matter to a new family; defects in the others go unnoticed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from conformance.run.session import Session
 
 
 class BatchInput(msgspec.Struct, frozen=True):
-    """One input, and the first rung in which a change of it changed an output.
+    """One input, and the first rung in which changing it changed an output.
 
     Attributes:
         rung: empty if there is none.
-        given: whether a cache of this model has it at all.
-        read: in how many rungs the model read it where rows differ in it.
+        given: whether any cache of this model has the input.
+        read: the number of rungs in which the model read it where rows differ in it.
     """
 
     name: str
@@ -35,7 +35,7 @@ class BatchInput(msgspec.Struct, frozen=True):
 
 
 def measure_inputs(session: Session, results: Sequence[CaseResult]) -> tuple[BatchInput, ...]:
-    """Each input: the cases of these results that are good are run again with it changed."""
+    """Measure each input: change it in the good cases among these results and rerun them."""
     scenarios = session.registry.scenarios
     good = [r for r in results if r.verdict.good and not scenarios[r.scenario].oracle_only]
     return tuple(_measured(session, name, good) for name in INPUTS) if good else ()
@@ -55,7 +55,7 @@ def _measured(session: Session, name: str, results: Sequence[CaseResult]) -> Bat
 
 
 def _noticed(session: Session, case: CaseId, name: str, seen: Seen) -> bool:
-    """Whether a check finds something in the case with the input changed."""
+    """Whether a check reports a finding in the case with the input changed."""
     subject = session.subject(case)
     decoder = subject.library.decoder(subject.model)
     result = session.run(case, around=lambda _: altered(decoder, name, seen), until=_any_bad)

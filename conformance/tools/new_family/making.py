@@ -1,4 +1,4 @@
-"""From a source to a family that the library loads: outlined at full size, shrunk, compared."""
+"""Turns a source into a family that the library loads: outlines, shrinks and compares it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from conformance.tools.new_family.writing import write_family
 _MEDIA_CONFIGS = ("vision_config", "audio_config", "vision_tower")
 _WINDOWED = ("Rotating", "Chunked")
 _LEARNED = "n_positions"
-"""The size of a table of learned positions: without rotary embeddings, positions still count."""
+"""The size of a table of learned positions, which matter even without rotary embeddings."""
 MOST_PARAMETERS = 20_000_000
 _MOST_LAYERS = MOST_LAYERS + 8
 
@@ -41,7 +41,7 @@ class Made:
 
     Attributes:
         lost: kinds of layers, by place, that the full-size model has and the tiny one lacks.
-        notes: what was assumed beside the config's fields.
+        notes: assumptions in addition to the config's fields.
     """
 
     family: Family
@@ -56,7 +56,7 @@ class Made:
 
 
 def make(source: Source, registry: Registry, folder: Path, *, library: str | None) -> Made:
-    """A tiny family of the source, written to ``folder`` as ``<name>.json``.
+    """Make a tiny family of the source, written to ``folder`` as ``<name>.json``.
 
     Args:
         library: the name of the library to build it with; by default the first that can.
@@ -103,7 +103,7 @@ def _small(source: Source, tiny: Outline) -> None:
     """Check that the model is tiny: a field that no rule knows may still have its full size.
 
     Raises:
-        AdoptionError: it is not tiny; names the largest parameter.
+        AdoptionError: the model is too large; names the largest parameter.
     """
     total = sum(tiny.parameters.values())
     if total > MOST_PARAMETERS:
@@ -148,7 +148,7 @@ def _outlined(
 
 
 def _advice(source: Source) -> str:
-    """What to give, where no library has the model."""
+    """Advice for the user if no library has the model."""
     if source.beside is None:
         return WHAT_TO_GIVE
     return f"--trust-remote-code lets {source.beside.name}, which is beside it, be run"
@@ -156,7 +156,7 @@ def _advice(source: Source) -> str:
 
 @contextlib.contextmanager
 def _without_logging() -> Iterator[None]:
-    """Without the library's log: its errors are reported here, in one sentence."""
+    """Silence the library's log: its errors are reported here, in one sentence."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -195,7 +195,7 @@ def _shrunk(
 
 
 def _description(source: Source, library: Library, model: Any) -> Description:
-    """What the tiny model is made of, found by decoding its first tokens.
+    """A description of the tiny model, found by decoding its first tokens.
 
     Raises:
         AdoptionError: decoding them fails.
@@ -210,7 +210,7 @@ def _description(source: Source, library: Library, model: Any) -> Description:
 
 
 def _described(family: Family, description: Description) -> Family:
-    """The family with facts that need a built model: has it windows, does it use positions."""
+    """The family with facts that need a built model: whether it has windows and uses positions."""
     windowed = any(kind.startswith(_WINDOWED) for kind in description.caches)
     facts = msgspec.structs.replace(
         family.facts,

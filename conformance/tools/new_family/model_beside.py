@@ -1,4 +1,4 @@
-"""Finds the Python file of a model beside its config, without running it."""
+"""Finds the Python file of a model next to its config, without running it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ WHAT_TO_GIVE = (
 
 
 def model_beside(path: Path, config: dict[str, Any]) -> Path | None:
-    """The file beside the config that has the model's classes; ``None`` if there is none.
+    """The file next to the config that has the model's classes; ``None`` if there is none.
 
-    It is called like the model's type or like the config, or ``model.py``; beside a ``config.json``
-    any name will do.
+    The file is named after the model's type or the config, or is ``model.py``; next to a
+    ``config.json`` any name is accepted.
 
     Raises:
-        AdoptionError: several are there, and none is called like the model.
+        AdoptionError: there are several, and none is named after the model.
     """
     kind = str(config.get("model_type", ""))
     named = (f"{kind}.py", f"modeling_{kind}.py", f"{path.stem}.py", "model.py")
@@ -44,7 +44,7 @@ def model_beside(path: Path, config: dict[str, Any]) -> Path | None:
 
 
 def _has_model(file: Path) -> bool:
-    """Whether a module has both classes, of its own or imported, by its text alone."""
+    """Whether a module's text defines or imports both classes."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -53,7 +53,7 @@ def _has_model(file: Path) -> bool:
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    """What the module has at its top, as far as its text shows."""
+    """The names defined at the top level of the module's text."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             yield node.name

@@ -39,14 +39,14 @@ SCALINGS = ("rope_scaling", "rope_parameters")
 
 
 def windows(tower: Tower) -> None:
-    """Windows and chunks of 8 tokens: they slide within a case."""
+    """Set windows and chunks to 8 tokens, so that they slide within a case."""
     if tower.kind == "text":
         tower.cap(WINDOWS, WINDOW, "small enough to slide within a case")
     tower.cap(("floor_scale",), WINDOW, "a step within a case")
 
 
 def lengths(tower: Tower) -> None:
-    """The longest prompt that the config allows."""
+    """Reduce the longest prompt that the config allows."""
     tower.cap(LENGTHS, LENGTH, "longer than any case")
     tower.cap(
         ("original_max_position_embeddings", "initial_context_length"),
@@ -56,7 +56,7 @@ def lengths(tower: Tower) -> None:
 
 
 def bases(tower: Tower) -> None:
-    """The rotary base: small, so that every pair of a tiny head rotates within a case."""
+    """Reduce the rotary base, so that every pair of a tiny head rotates within a case."""
     why = "every pair of a tiny head rotates within a case"
     for keys, small in ((BASES, BASE), (LOCAL_BASES, LOCAL_BASE)):
         for place, key, value in tower.each(*keys):
@@ -69,7 +69,7 @@ def bases(tower: Tower) -> None:
 
 
 def rotary_part(tower: Tower) -> None:
-    """How many elements of a head are rotated: the same share."""
+    """Rotate the same share of a head's elements."""
     for place, key, value in tower.each(*ROTARY):
         if isinstance(value, int) and "head" in tower.sizes:
             small = _even(value * tower.sizes["head"] / tower.sizes["original_head"])
@@ -79,7 +79,7 @@ def rotary_part(tower: Tower) -> None:
 
 
 def scalings(tower: Tower) -> None:
-    """Scaled rotary embeddings: the same kind, with trained lengths shorter than a case."""
+    """Keep the kind of scaled rotary embeddings, with trained lengths shorter than a case."""
     for place, key, value in tower.each(*SCALINGS):
         if isinstance(value, dict):
             small = _scaling(value, tower, place.original)
@@ -116,7 +116,7 @@ def _parts(original: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _rotated(tower: Tower, fields: dict[str, Any]) -> int:
-    """How many elements of a tiny head are rotated."""
+    """The number of rotated elements in a tiny head."""
     share = fields.get("partial_rotary_factor") or tower.get("partial_rotary_factor") or 1.0
     return tower.sizes.get("rotary") or _even(tower.sizes.get("head", 16) * share)
 
@@ -126,9 +126,9 @@ def _even(size: float) -> int:
 
 
 def apportion(parts: list[int], total: int) -> list[int]:
-    """Whole numbers in the proportions of ``parts`` that sum to ``total``; none becomes 0.
+    """Integers in the proportions of ``parts`` that sum to ``total``; none becomes 0.
 
-    The largest remainders get what rounding left (Hamilton's method).
+    The remainder is given to the largest fractions (Hamilton's method).
     """
     whole = sum(parts)
     exact = [part * total / whole for part in parts]
@@ -144,7 +144,7 @@ def apportion(parts: list[int], total: int) -> list[int]:
 
 
 def thinned(values: list[float], count: int) -> list[float]:
-    """``count`` of the values, evenly spaced, the first and the last among them."""
+    """``count`` of the values, evenly spaced, including the first and the last."""
     if count >= len(values):
         return values
     step = (len(values) - 1) / max(count - 1, 1)

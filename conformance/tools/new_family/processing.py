@@ -1,6 +1,6 @@
 """A tiny processor for a family with media: special tokens, files, and the text of an image.
 
-The model's own files come first. Where there are none, an installed family of the same module
+The model's own files come first. If there are none, an installed family of the same module
 provides the texts of its tokens and its files; their sizes and ids are adapted to this config.
 """
 
@@ -22,7 +22,7 @@ TEXT_ONLY = Facts(stand_in=StandIn("fixed", unloadable=True))
 
 
 def proposals(source: Source, shrunk: Shrunk, known: Family | None) -> Iterator[tuple[Facts, str]]:
-    """Facts about media, and their origin; the best first."""
+    """Candidate facts about media, with their origin; best first."""
     if source.files and source.texts:
         processor = _from_files(source, shrunk)
         for marker in _markers(source):
@@ -54,12 +54,12 @@ def _from_files(source: Source, shrunk: Shrunk) -> Processor:
 
 
 def _unique(special: dict[str, int]) -> dict[str, int]:
-    """One text for each id: ids past the end of the vocabulary were mapped to the last one."""
+    """Keep one text per id: ids past the end of the vocabulary were mapped to the last one."""
     return {text: token for token, text in {t: x for x, t in reversed(special.items())}.items()}
 
 
 def _markers(source: Source) -> list[str]:
-    """Texts that may mark an image in a prompt, the likeliest first."""
+    """Texts that may mark an image in a prompt, most likely first."""
 
     def text(*keys: str) -> str:
         ids = [source.config[key] for key in keys if isinstance(source.config.get(key), int)]

@@ -15,16 +15,16 @@ _LONGEST = 60
 
 
 class Adopted(msgspec.Struct, frozen=True):
-    """A family that was made, and everything that was found out about it.
+    """A new family, and everything that was found out about it.
 
     Attributes:
         source: the path of the full-size config or the module.
-        kinds: by place in the full-size model, how many kinds of things are listed there.
-        parameters: how many the full-size model has, and the tiny one.
+        kinds: the number of kinds listed at each place in the full-size model.
+        parameters: of the full-size model, and of the tiny one.
         lost: kinds that the tiny model lacks, by place; empty if it has them all.
-        ratio: its weakest signal over noise; ``None`` where it could not be measured.
+        ratio: its weakest signal over noise; ``None`` if it could not be measured.
         weakest: the smallest signal.
-        inputs: what a batch gives to its rows, and the first rung in which a change of it showed;
+        inputs: the inputs of a batch's rows, and the first rung in which a change of each showed;
             empty without the ladder.
         insensitive: why the family proves little; empty if it is sensitive enough.
         results: of the ladder's rungs, in order.
@@ -61,7 +61,7 @@ class Adopted(msgspec.Struct, frozen=True):
 
 
 def as_json(adopted: Adopted) -> str:
-    """All of it as one JSON object."""
+    """The report as one JSON object."""
     return msgspec.json.format(msgspec.json.encode(adopted), indent=2).decode()
 
 
@@ -85,7 +85,7 @@ def as_markdown(adopted: Adopted) -> str:
 
 
 def facts_of(adopted: Adopted) -> list[str]:
-    """What the model is made of and what was assumed, one sentence each."""
+    """Composition of the model and assumptions, one sentence each."""
     full, tiny = adopted.parameters
     made_of = ", ".join((*adopted.caches, adopted.positions, *adopted.states))
     lines = [
@@ -102,7 +102,7 @@ def facts_of(adopted: Adopted) -> list[str]:
 
 
 def _inputs(inputs: tuple[BatchInput, ...]) -> list[str]:
-    """Which inputs matter, with the first rung that shows it, and which do not."""
+    """The inputs that matter, with the first rung that shows it, and the inputs that do not."""
     matter = ", ".join(str(one) for one in inputs if one.rung)
     unseen = ", ".join(str(one) for one in inputs if not one.rung)
     lines = [f"inputs that matter, from the rung: {matter}"] if matter else []

@@ -1,7 +1,7 @@
-"""Shrinks a full-size config: a table of named rules, one function each.
+"""Shrinks a full-size config with a table of named rules, one function each.
 
-A rule knows fields by their meaning. A field that no rule knows stays as it is; if it is large, it
-is reported, with the reason, for a person to look at.
+A rule recognises fields by their meaning. A field that no rule knows stays unchanged; if it is
+large, it is reported with the reason, for a person to review.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from conformance.tools.new_family.draft import Decision, Draft, Fields, Place, T
 
 Rule = Callable[[Tower], None]
 
-# In order: rules use what those above them decided.
+# In order: rules use decisions of the rules above them.
 TEXT_RULES: Mapping[str, Rule] = {
     "hidden size": widths.hidden,
     "heads": widths.heads,
@@ -65,11 +65,11 @@ class Shrunk:
     """A tiny config and how it was made.
 
     Attributes:
-        files: the processor's files, shrunk alike.
+        files: the processor's files, shrunk likewise.
         special: the new id of each special token, by the original one.
         sizes: of the vision tower, if there is one.
         text_end: one past the last token id that text may use.
-        layers, original_layers: how many there are now, and were.
+        layers, original_layers: the number of layers after and before shrinking.
     """
 
     config: Fields
@@ -91,7 +91,7 @@ def shrink(
     special: Iterable[int] = (),
     layers_least: int = 0,
 ) -> Shrunk:
-    """A tiny config with every kind of layer that the full one has.
+    """A tiny config with every kind of layer of the full one.
 
     Args:
         settings: the library's settings for the config, with its defaults.
@@ -141,7 +141,7 @@ def _apply(rules: Mapping[str, Rule], tower: Tower) -> None:
     """Apply every rule, in order.
 
     Raises:
-        AdoptionError: a field holds what its rule can't read.
+        AdoptionError: a field has a value that its rule can't read.
     """
     for name, rule in rules.items():
         tower.draft.rule = name
@@ -174,7 +174,7 @@ def _towers(draft: Draft, root: Place, layers_least: int) -> tuple[Tower, list[T
         if isinstance(value, dict) and ("vision" in key or "audio" in key) and value
     ]
     for tower in towers:
-        # Of the enclosing config only the fields about images concern a tower.
+        # Of the enclosing config, only the fields about images concern a tower.
         original = {k: v for k, v in root.original.items() if k in (*_ROOT_ALONE, *vision.MERGES)}
         tower.places[1] = Place("", root.now, original)
     return text, towers

@@ -25,7 +25,7 @@ PROCESSOR_FILES = (
     "processor_config.json",
     "video_preprocessor_config.json",
 )
-# Assumed for required fields of ModelArgs: the sizes of a model of one billion parameters.
+# Assumed for required fields of ModelArgs: the sizes of a model with one billion parameters.
 TYPICAL: dict[str, Any] = {
     "model_type": "",
     "hidden_size": 2048,
@@ -56,14 +56,14 @@ class Source:
     """A new model at full size.
 
     Attributes:
-        name: what its family may be called.
+        name: a possible name for its family.
         path: of the config or the module.
         files: the JSON files of its processor, by name.
         texts: the special tokens of its tokenizer, by id.
         roles: of special tokens (``eos_token``), by the tokenizer's own names.
         model_file: a Python file with ``Model`` and ``ModelArgs``.
-        beside: such a file that was found and may not be run.
-        assumed: fields that were given nowhere, and the values assumed for them.
+        beside: such a file that was found but must not be run.
+        assumed: fields without any value, and the values assumed for them.
     """
 
     name: str
@@ -137,7 +137,7 @@ def _from_config(path: Path, *, folder: Path | None, trusted: bool) -> Source:
 
 
 def _tokenizer(path: Path) -> tuple[dict[int, str], dict[str, str]]:
-    """Special tokens by id, and those that have a role, as ``tokenizer_config.json`` has them."""
+    """Special tokens by id, and those with a role, as in ``tokenizer_config.json``."""
     if not path.is_file():
         return {}, {}
     config = read_object(path, AdoptionError)
@@ -160,7 +160,7 @@ def _tokenizer(path: Path) -> tuple[dict[int, str], dict[str, str]]:
 
 
 def _from_module(path: Path) -> Source:
-    """A module in mlx-lm's style: its sizes are in a config beside it, or in its defaults."""
+    """A module in mlx-lm's style; its sizes come from a config next to it or from its defaults."""
     module = _imported(path)
     for name in ("Model", "ModelArgs"):
         if not inspect.isclass(getattr(module, name, None)):
@@ -220,5 +220,5 @@ def _defaults(path: Path, args: Any) -> tuple[Fields, dict[str, Any]]:
 
 
 def _name(text: str) -> str:
-    """A name that is allowed in case ids."""
+    """A name that is valid in case ids."""
     return re.sub(r"[^\w.+-]+", "-", text).strip("-") or "new-family"

@@ -1,4 +1,4 @@
-"""Rules for layers that carry a state: state spaces, linear attention, convolutions."""
+"""Rules for layers with a state: state spaces, linear attention, convolutions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHUNKS = ("chunk_size", "mamba_chunk_size")
 
 
 def state_space(tower: Tower) -> None:
-    """Mamba layers: a tiny state; heads x size of a head is still the inner width."""
+    """Shrink the state of Mamba layers; heads x head size still equals the inner width."""
     if tower.number(*STATES) is None:
         return
     tower.cap(STATES, STATE, "a tiny state")
@@ -43,7 +43,7 @@ def state_space(tower: Tower) -> None:
 
 
 def linear_attention(tower: Tower) -> None:
-    """Delta rules and similar: few heads, as many values as keys or more, as before."""
+    """Use few heads for delta rules and similar, with no fewer values than keys, as before."""
     keys, values = tower.number("linear_num_key_heads"), tower.number("linear_num_value_heads")
     if keys and values:
         small = min(keys, 2)

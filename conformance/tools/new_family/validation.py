@@ -20,11 +20,11 @@ from conformance.tools.new_family.report import Adopted
 from conformance.tools.new_family.source import Source
 
 SMOKE = ("repeat", "batch_of_one")
-"""The rungs that only show whether anything works at all."""
+"""The rungs that only show whether the family works at all."""
 
 
 def adopt(source: Source, folder: Path, *, library: str | None, ladder: bool) -> Adopted:
-    """A family of the source, made, calibrated and run; its file is in ``folder``.
+    """Make, calibrate and run a family of the source; its file is in ``folder``.
 
     Args:
         library: the name of the library to build it with; by default the first that can.
@@ -71,7 +71,7 @@ def adopt(source: Source, folder: Path, *, library: str | None, ladder: bool) ->
 
 
 def _calibrated(library: Library, family: Family) -> tuple[Sensitivity | None, str]:
-    """The sensitivity of the calibrated family, or why it can't be measured; writes the recipe."""
+    """Calibrate the family and write the recipe; its sensitivity, or why it can't be measured."""
     try:
         library.calibrate(family)
         better = load_family(Path(family.path))

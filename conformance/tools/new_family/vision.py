@@ -25,12 +25,12 @@ MERGES = (
     "downsample_ratio",
     "pixel_shuffle_ratio",
 )
-"""By how much merging shrinks a side, in patches; ratios are one over it."""
+"""Fields with the factor by which merging shrinks a side, in patches, or with its inverse."""
 BLOCK_LISTS = ("deepstack_visual_indexes", "fullatt_block_indexes", "intermediate_layers_indices")
 
 
 def blocks(tower: Tower) -> None:
-    """Three blocks; lists of block indices name the first two, or the middle one."""
+    """Use three blocks; lists of block indices name the first two, or the middle one."""
     original = tower.number(*DEPTHS)
     if original is None:
         return
@@ -41,7 +41,7 @@ def blocks(tower: Tower) -> None:
 
 
 def sizes(tower: Tower) -> None:
-    """Tiny widths, those of the language model."""
+    """Use the tiny widths of the language model."""
     why = "a tiny width, that of the language model"
     tower.cap(WIDTHS, WIDTH, why)
     for place, key, value in tower.each(*HEAD_COUNTS):
@@ -57,7 +57,7 @@ def sizes(tower: Tower) -> None:
 
 
 def pictures(tower: Tower) -> None:
-    """Patches of 4 pixels; an image has 4 x 4 places after merging."""
+    """Use patches of 4 pixels; an image has 4 x 4 places after merging."""
     merge = merging(tower)
     side = SIDE * merge
     for place, key, value in tower.each(*PATCHES):
@@ -76,7 +76,7 @@ def pictures(tower: Tower) -> None:
 
 
 def merging(tower: Tower) -> int:
-    """How many patches along one side become one place, by the config."""
+    """The number of patches along one side that become one place, by the config."""
     original = tower.get(*MERGES)
     if isinstance(original, list) and original:
         original = original[0]
@@ -88,7 +88,7 @@ def merging(tower: Tower) -> int:
 
 
 def places_of_images(tower: Tower) -> None:
-    """How many tokens stand for one image, if the config gives it."""
+    """Set the number of tokens for one image, if the config gives it."""
     for place, key, value in tower.each("mm_tokens_per_image", "image_seq_length"):
         if isinstance(value, int):
             small = min(value, SIDE * SIDE)
@@ -96,7 +96,7 @@ def places_of_images(tower: Tower) -> None:
 
 
 def shrunk_files(files: dict[str, Fields], sizes: dict[str, int]) -> dict[str, Fields]:
-    """The processor's files, with the sizes that the vision tower got."""
+    """The processor's files with the sizes of the shrunk vision tower."""
     return {name: _shrunk_file(fields, sizes) for name, fields in files.items()}
 
 
@@ -126,7 +126,7 @@ def _shrunk_file(fields: Fields, sizes: dict[str, int]) -> Fields:
 
 
 def _edges(name: str, value: Fields, fields: Fields) -> int:
-    """How many tiles the longest edge takes: two if images are cut into tiles."""
+    """The number of tiles along the longest edge: two if images are cut into tiles."""
     return 2 if name == "longest_edge" and "max_image_size" in fields and len(value) == 1 else 1
 
 

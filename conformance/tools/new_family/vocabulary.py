@@ -15,7 +15,7 @@ _ENDINGS = ("_token_id", "_token_index", "_token_ids")
 
 
 def vocabulary(tower: Tower) -> None:
-    """256 ids, enough for text to vary; per-layer tables that were shorter stay shorter."""
+    """Use 256 ids, enough for text to vary; per-layer tables that were shorter stay shorter."""
     original = tower.number("vocab_size", "n_vocab")
     if original is None:
         return
@@ -31,7 +31,7 @@ def is_special(key: str) -> bool:
 
 
 def special_ids(places: list[Place]) -> list[int]:
-    """All ids of special tokens that the config names, each once, in the order of their names."""
+    """The distinct ids of special tokens in the config, in the order of their names."""
     named = [
         (key, value) for place in places for key, value in place.original.items() if is_special(key)
     ]

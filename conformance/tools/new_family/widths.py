@@ -48,7 +48,7 @@ EXPERT_FEEDS = (
 
 
 def hidden(tower: Tower) -> None:
-    """The width of the residual stream, and fields that are equal to it by definition."""
+    """Reduce the width of the residual stream, and fields that equal it by definition."""
     original = tower.number(*HIDDEN)
     if original is None:
         return
@@ -61,7 +61,7 @@ def hidden(tower: Tower) -> None:
 
 
 def heads(tower: Tower) -> None:
-    """Few heads, of the same kind: one each (MHA), shared in groups (GQA), all share one (MQA)."""
+    """Use few heads of the same kind: one each (MHA), in groups (GQA), or one for all (MQA)."""
     original = tower.number(*HEAD_COUNTS)
     if original is None:
         return
@@ -84,7 +84,7 @@ def few(heads: int) -> int:
 
 
 def head_sizes(tower: Tower) -> None:
-    """The size of a head, in the same relation to the width; MLA heads have parts."""
+    """Set the size of a head in the same relation to the width; MLA heads have parts."""
     if not (original_heads := tower.number(*HEAD_COUNTS)) or not tower.number(*HIDDEN):
         return
     original_width = tower.number(*HIDDEN) or 0
@@ -112,7 +112,7 @@ def head_sizes(tower: Tower) -> None:
 
 
 def _latent(tower: Tower) -> None:
-    """Multi-head latent attention: a head has a part without and a part with positions."""
+    """Shrink multi-head latent attention: a head has a part without and a part with positions."""
     part, value = tower.number("qk_nope_head_dim"), tower.number("v_head_dim")
     rope = tower.number("qk_rope_head_dim") or 0
     nope_small = HEAD if value is None or part is None or value <= part else HEAD // 2
@@ -130,7 +130,7 @@ def _latent(tower: Tower) -> None:
 
 
 def _scale_of_queries(tower: Tower) -> None:
-    """Scales that depend on the size of a head are adapted to the new one."""
+    """Adapt scales that depend on the head size."""
     original, small = tower.sizes["original_head"], tower.sizes["head"]
     for place, key, value in tower.each("query_pre_attn_scalar"):
         tower.draft.put(place, key, small, "queries are scaled by the size of a head")
@@ -141,7 +141,7 @@ def _scale_of_queries(tower: Tower) -> None:
 
 
 def feeds(tower: Tower) -> None:
-    """Feed-forward widths; 0 means that there is none, and stays."""
+    """Reduce feed-forward widths; 0 means none, and stays."""
     for place, key, value in tower.each(*FEEDS, *EXPERT_FEEDS):
         small = EXPERT if key in EXPERT_FEEDS else FEED
         tower.draft.put(place, key, _smaller(value, small), "a tiny feed-forward")
@@ -154,7 +154,7 @@ def feeds(tower: Tower) -> None:
 
 
 def _smaller(value: Any, small: int) -> Any:
-    """Reduce a width; in a list, one for each layer, different values stay different."""
+    """Reduce a width; different values in a list for all layers stay different."""
     if isinstance(value, list):
         order = sorted({item for item in value if isinstance(item, int) and item})
         return [small + 32 * order.index(item) if item in order else item for item in value]
@@ -162,7 +162,7 @@ def _smaller(value: Any, small: int) -> Any:
 
 
 def indexer(tower: Tower) -> None:
-    """Sparse attention that chooses tokens: fewer tokens than a case has, so that it chooses."""
+    """Make sparse attention choose fewer tokens than a case has, so that it has a choice."""
     tower.cap(("index_n_heads",), 16, "few; with even fewer, scores of exactly 0 tie")
     tower.cap(("index_head_dim",), HEAD, "a tiny head")
     tower.cap(("index_topk",), 8, "fewer than a prompt has, so that it chooses")

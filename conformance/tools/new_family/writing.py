@@ -1,4 +1,4 @@
-"""Writes a family's file: whole or not at all."""
+"""Writes a family's file atomically."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def family_text(family: Family) -> str:
 
 
 def write_family(family: Family, folder: Path) -> Path:
-    """Write ``<name>.json`` to a folder; its path."""
+    """Write ``<name>.json`` to a folder; return its path."""
     path = folder / f"{family.name}.json"
     path.write_text(family_text(family), encoding="utf-8")
     return path
@@ -33,7 +33,7 @@ def workplace(target: Path, *, force: bool = False) -> Path:
     """A temporary folder next to ``target``, so that files can be renamed into place.
 
     Args:
-        force: a family file that is there may be replaced.
+        force: an existing family file may be replaced.
 
     Raises:
         AdoptionError: nothing can be written there, or ``target`` exists already.
@@ -57,7 +57,7 @@ def publish(folder: Path, target: Path, others: dict[Path, Path]) -> None:
         others: further files of the family, and the destination of each.
 
     Raises:
-        AdoptionError: a file can't be written; then all is as it was before.
+        AdoptionError: a file can't be written; all changes are then undone.
     """
     before = {place: place.read_bytes() for place in others.values() if place.is_file()}
     placed: list[Path] = []

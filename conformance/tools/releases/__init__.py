@@ -1,4 +1,4 @@
-"""Runs the ladder against several releases of a library: when was a defect added, when fixed?
+"""Runs the ladder on several releases of a library: which release added a defect, which fixed it?
 
-What differs between releases for the adapters belongs to ``compat.py`` of each plugin.
+Differences between releases that concern adapters belong in ``compat.py`` of each plugin.
 """

@@ -1,4 +1,4 @@
-"""The first bad, or first good, release of one case, found by running few releases."""
+"""Finds the release in which one case became bad or good, by running few releases."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class Change:
     """A change of a case between two releases.
 
     Attributes:
-        before: the last release that was tried before the change.
-        after: the first release that was tried after the change.
-        becomes: the state of the case from there on.
+        before: the last release tried before the change.
+        after: the first release tried after the change.
+        becomes: the state of the case after the change.
         unknown: releases between the two with an unknown state.
         tried: how many releases were run.
     """
@@ -29,7 +29,7 @@ class Change:
 
     @property
     def text(self) -> str:
-        """One sentence."""
+        """The change in one sentence."""
         was = State.RIGHT if self.becomes is State.WRONG else State.WRONG
         kind = "bad" if self.becomes is State.WRONG else "good"
         gap = ""
@@ -45,14 +45,14 @@ class Change:
 def bisect(releases: Sequence[Release], judge: Callable[[Release], State]) -> Change | None:
     """Find a change between the oldest and the newest of the releases with a known state.
 
-    Where a case changed more than once, one of the changes is found.
+    If a case changed more than once, one of the changes is found.
 
     Args:
         releases: from the oldest to the newest.
         judge: the state of the case in a release; called at most once for each.
 
     Returns:
-        ``None`` if both ends have the same state, or fewer than two releases a known one.
+        ``None`` if both ends have the same state, or fewer than two releases have a known one.
     """
     known: dict[Release, State] = {}
 
@@ -80,6 +80,6 @@ def bisect(releases: Sequence[Release], judge: Callable[[Release], State]) -> Ch
 
 
 def _between(releases: Sequence[Release], low: int, high: int) -> list[Release]:
-    """Those strictly between two, the middle one first."""
+    """The releases strictly between two indices, the middle one first."""
     inside = range(low + 1, high)
     return [releases[i] for i in sorted(inside, key=lambda i: abs(2 * i - low - high))]

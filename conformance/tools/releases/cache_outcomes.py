@@ -1,4 +1,4 @@
-"""What the test of cache classes gave in a release, as ``audit caches --json`` writes it."""
+"""The results of the test of cache classes in a release, as ``audit caches --json`` writes them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Difference(msgspec.Struct, frozen=True):
     """One difference between a cache and plain rows.
 
     Attributes:
-        signature: the same for the same defect, whatever sequence shows it.
-        text: in words, of one sequence.
+        signature: the same for the same defect, whichever sequence shows it.
+        text: the difference in words, for one sequence.
         steps: the verbs of that sequence.
     """
 
@@ -26,7 +26,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class CacheOutcome(msgspec.Struct, frozen=True):
-    """What the sequences on one class showed; ``methods`` are the verbs that the class has."""
+    """The results of the sequences on one class; ``methods`` are the verbs that the class has."""
 
     name: str = msgspec.field(name="class")
     verdict: str = ""
@@ -35,10 +35,10 @@ class CacheOutcome(msgspec.Struct, frozen=True):
 
 
 def read_outcomes(path: Path) -> tuple[CacheOutcome, ...]:
-    """The outcomes of a file, by class.
+    """Read the outcomes in a file, by class.
 
     Raises:
-        ResultError: it cannot be read, or a line is no outcome; names it.
+        ResultError: the file cannot be read, or a line is no outcome; names the line.
     """
     lines = read_text(path, ResultError, most=MOST_BYTES).splitlines()
     return tuple(
@@ -49,7 +49,7 @@ def read_outcomes(path: Path) -> tuple[CacheOutcome, ...]:
 
 
 def changes(columns: Sequence[tuple[str, Sequence[CacheOutcome]]]) -> list[str]:
-    """Lines about what is not alike in all releases, from the oldest to the newest.
+    """Lines about everything that differs between releases, from the oldest to the newest.
 
     Args:
         columns: a release's name, and the outcomes of its cache classes.
@@ -82,7 +82,7 @@ def _difference(outcome: CacheOutcome, signature: str) -> Difference | None:
 
 
 def _line(what: str, seen: Sequence[tuple[str, bool]], word: str) -> list[str]:
-    """One line if it is so in some releases and not in others."""
+    """One line if it holds in some releases but not in others."""
     if len({so for _, so in seen}) < 2:
         return []
     each = (f"{word if so else 'not'} in {name}" for name, so in seen)

@@ -1,6 +1,6 @@
 """One isolated environment for each release, kept under a name made from its requirements.
 
-It does not contain this project, which comes from a folder of its own (``package``).
+It does not contain this project, which is imported from a separate folder (``package``).
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from conformance.tools.releases.pins import LIBRARIES, Release, requirement
 from conformance.tools.releases.solving import choices
 
 MAKING = "making-"
-"""Begins the name of a folder that is not whole yet."""
+"""Prefix of the name of a folder that is not complete yet."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Where a release is installed, and this project for it."""
+    """The folders of an installed release and of this project for it."""
 
     python: Path
     package: Path
 
     def start(self, arguments: Sequence[str], output: TextIO) -> subprocess.Popen[str]:
-        """Run its interpreter with these arguments, all that it prints into a file."""
+        """Run the environment's interpreter with these arguments; all its output goes to a file."""
         own = {"PYTHONPATH": str(self.package), "PYTHONNOUSERSITE": "1"}
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "VIRTUAL_ENV"))}
         return subprocess.Popen(
@@ -53,13 +53,13 @@ class Environment:
 def prepare(
     release: Release, given: Mapping[str, str], cache: Path, *, server: bool = False
 ) -> Environment:
-    """The environment of a release, from ``cache`` or made now.
+    """The environment of a release, from ``cache`` or newly made.
 
     Args:
         release: of the library whose plugin is used there.
-        given: what the user wants installed beside it, by distribution.
+        given: what the user wants installed with it, by distribution.
         cache: a folder for environments and packages.
-        server: with the engine of the library's server, too.
+        server: include the engine of the library's server.
 
     Raises:
         ReleaseError: it cannot be installed; has the installer's message.
@@ -91,7 +91,7 @@ def _text(pins: Mapping[str, str]) -> str:
 
 
 def _made(release: Release, pins: Mapping[str, str], cache: Path) -> Path:
-    """The environment's folder, made if it is not there: whole or not at all."""
+    """The environment's folder, made atomically if it does not exist."""
     wanted = [requirement(name, version) for name, version in pins.items()]
     wanted += package.needs({*LIBRARIES, "mlx", *pins})
     interpreter = f"{sys.executable} {sys.version}"
@@ -113,9 +113,9 @@ def _made(release: Release, pins: Mapping[str, str], cache: Path) -> Path:
 
 @contextlib.contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Only one process of a machine makes an environment; the others wait for it."""
+    """Let only one process of a machine make an environment; the others wait for it."""
     with lock.open("w") as file:
-        with contextlib.suppress(OSError):  # some network file systems have no locks
+        with contextlib.suppress(OSError):  # some network file systems do not support locks
             fcntl.flock(file, fcntl.LOCK_EX)
         try:
             yield

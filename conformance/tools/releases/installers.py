@@ -1,4 +1,4 @@
-"""The commands that solve and install requirements: ``uv`` if it is there, else ``pip``."""
+"""The commands that solve and install requirements: ``uv`` if available, else ``pip``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def install(folder: Path, wanted: Sequence[str]) -> None:
     """Make an environment in an empty folder, with these requirements.
 
     Raises:
-        ReleaseError: they cannot be installed together; has all of the installer's message.
+        ReleaseError: they cannot be installed together; has the installer's whole message.
         OSError: the folder cannot be written.
     """
     python, uv = str(python_of(folder)), find_uv()
@@ -46,12 +46,12 @@ def install(folder: Path, wanted: Sequence[str]) -> None:
 
 
 def solve(wanted: Sequence[str], before: datetime) -> dict[str, str]:
-    """The versions that these requirements lead to, by distribution, as of that time.
+    """The versions that these requirements resolve to, by distribution, as of that time.
 
-    ``pip`` before 26 knows no such bound: it then gets the newest that there are now.
+    ``pip`` before 26 has no such bound; it resolves to the newest current versions.
 
     Raises:
-        ReleaseError: there are none; has all of the resolver's message.
+        ReleaseError: there are none; has the resolver's whole message.
     """
     uv, bound = find_uv(), before.isoformat()
     if uv is not None:
@@ -73,7 +73,7 @@ _PIP = ("--disable-pip-version-check", "--no-input")
 
 
 def find_uv() -> str | None:
-    """``uv`` beside this interpreter or on the path."""
+    """The path of ``uv`` next to this interpreter or on the path."""
     beside = Path(sys.executable).parent / "uv"
     return str(beside) if beside.is_file() else shutil.which("uv")
 
@@ -83,7 +83,7 @@ def _help(pip: Sequence[str]) -> str:
 
 
 def _call(command: Sequence[str]) -> str:
-    """Its standard output."""
+    """Run a command; return its standard output."""
     kept = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=kept)
     if done.returncode:
@@ -92,7 +92,7 @@ def _call(command: Sequence[str]) -> str:
 
 
 def _pinned(text: str) -> dict[str, str]:
-    """The lines ``name==version`` of a file of requirements."""
+    """The lines ``name==version`` of a requirements file."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         try:
@@ -105,5 +105,5 @@ def _pinned(text: str) -> dict[str, str]:
 
 
 def _in_a_line(text: str) -> str:
-    """An installer's message, whole, on one line; without the lines that ``uv`` draws."""
+    """An installer's whole message on one line, without the lines that ``uv`` draws."""
     return " ".join(word for word in text.split() if word.isascii())

@@ -1,4 +1,4 @@
-"""What is kept in the folder of environments, with sizes; and how it is taken away."""
+"""Lists the folder of environments, with sizes, and removes entries from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OURS = (*(f"{library}-" for library in LIBRARIES), "package-", "solved-", MAKIN
 
 @dataclass(frozen=True)
 class Kept:
-    """An environment, a copy of this project, or what the resolver found.
+    """An environment, a copy of this project, or a stored result of the resolver.
 
     Attributes:
         size: bytes on disk; files that ``uv`` shares between environments count in each.
@@ -26,7 +26,7 @@ class Kept:
 
 
 def kept(cache: Path) -> tuple[Kept, ...]:
-    """What this command has put into a folder, by name; nothing else that may be there.
+    """The entries that this command has put into a folder, by name; other files are ignored.
 
     Raises:
         ReleaseError: the folder cannot be read.
@@ -39,10 +39,10 @@ def kept(cache: Path) -> tuple[Kept, ...]:
 
 
 def remove(entries: tuple[Kept, ...]) -> None:
-    """Delete them.
+    """Delete the entries.
 
     Raises:
-        ReleaseError: one cannot be deleted.
+        ReleaseError: an entry cannot be deleted.
     """
     for entry in entries:
         try:
@@ -55,6 +55,6 @@ def remove(entries: tuple[Kept, ...]) -> None:
 
 
 def _size(path: Path) -> int:
-    """Of all files below it; of a file its own. Links are not followed."""
+    """The size of all files below a path, or of a single file; links are not followed."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.lstat().st_blocks * 512 for file in files)

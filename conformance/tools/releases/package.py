@@ -1,7 +1,7 @@
 """This project as a folder that another environment puts on its path.
 
-It is not installed there: so an environment can be used by many versions of this project, and this
-project's requirements of mlx, mlx-lm and mlx-vlm do not exclude older ones.
+The project is not installed there. An environment can thus be used by many versions of this
+project, whose requirements of mlx, mlx-lm and mlx-vlm do not exclude older ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAME = "mlx-conformance"
 _UNWANTED = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
-# Plugins whose faults and mends import what another release may not have.
+# Plugins whose faults and mends import modules that another release may lack.
 _OF_RELEASE = {
     name: f"conformance.plugins.servers.{name.removesuffix('_server')}_of_release"
     for name in ("mlx_lm_server", "mlx_vlm_server")
@@ -31,21 +31,21 @@ _OF_RELEASE = {
 
 
 def needs(without: Collection[str]) -> tuple[str, ...]:
-    """What the installed project requires, but for the distributions ``without``."""
+    """The requirements of the installed project, except the distributions in ``without``."""
     given = [Requirement(text) for text in metadata.requires(_NAME) or ()]
     wanted = [r for r in given if r.name not in without and _applies(r)]
     return tuple(sorted(f"{r.name}{r.specifier}" for r in wanted))
 
 
 def _applies(requirement: Requirement) -> bool:
-    """Whether it is required here without any extra."""
+    """Whether the requirement applies here without any extra."""
     return requirement.marker is None or requirement.marker.evaluate({"extra": ""})
 
 
 def unpack(folder: Path, plugins: Collection[str]) -> Path:
     """A folder below ``folder`` that holds the running package and names these of its plugins.
 
-    Made once for each content of the package, whole or not at all.
+    It is made once for each content of the package, atomically.
     """
     source = Path(conformance.__file__).parent
     key = hashlib.sha256(f"{sorted(plugins)}{_digest(source)}".encode()).hexdigest()[:16]
@@ -63,7 +63,7 @@ def unpack(folder: Path, plugins: Collection[str]) -> Path:
 
 
 def put(making: Path, target: Path) -> None:
-    """Give a folder its name, unless another run has made the same meanwhile.
+    """Rename a folder to its final name, unless another run has made the same meanwhile.
 
     Raises:
         OSError: it cannot be renamed.
@@ -76,9 +76,9 @@ def put(making: Path, target: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy all files, also those of linked folders: known defects and kept schedules.
+    """Copy all files, including those of linked folders: known defects and kept schedules.
 
-    Not with ``ignore_dangling_symlinks``, which takes relative links for dangling ones unless this
+    ``ignore_dangling_symlinks`` is not used: it considers relative links dangling unless this
     process happens to be in their folder.
     """
     shutil.copytree(source, target, ignore=_UNWANTED)
@@ -101,9 +101,9 @@ def _write_metadata(folder: Path, plugins: Collection[str]) -> None:
 
 
 def _digest(source: Path) -> str:
-    """Of all files of the package, names and contents; its linked folders are part of it."""
+    """A digest of the names and contents of all files of the package and its linked folders."""
     digest = hashlib.sha256()
-    # Not `rglob`, which follows no links.
+    # Not `rglob`, which does not follow links.
     files = (
         Path(top) / name for top, _, names in os.walk(source, followlinks=True) for name in names
     )

@@ -1,4 +1,4 @@
-"""Releases by name, and which mlx, mlx-lm and transformers go with each."""
+"""Releases by name, and the versions of mlx, mlx-lm and transformers that go with each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIBRARIES = ("mlx-lm", "mlx-vlm")
 
 @dataclass(frozen=True)
 class Release:
-    """One release of a library, by the names that ``pip`` knows."""
+    """One release of a library, with the names that ``pip`` uses."""
 
     library: str
     version: str
@@ -29,12 +29,12 @@ class Release:
 
     @property
     def engine(self) -> str:
-        """The engine of that library's batch generator, which is also its plugin's name."""
+        """The engine of the library's batch generator; its plugin has the same name."""
         return self.library.replace("-", "_")
 
     @property
     def order(self) -> tuple[str, Version]:
-        """Sorts releases of a library from the oldest to the newest."""
+        """A sort key that orders a library's releases from the oldest to the newest."""
         return (self.library, Version(self.version))
 
 
@@ -43,33 +43,33 @@ class Pins:
     """Versions that the user wants installed.
 
     Attributes:
-        all: by distribution, beside every release.
-        one: the same beside one release, which comes before ``all``.
+        all: by distribution, with every release.
+        one: the same for single releases; takes precedence over ``all``.
     """
 
     all: Mapping[str, str]
     one: Mapping[Release, Mapping[str, str]]
 
     def beside(self, release: Release) -> dict[str, str]:
-        """What is wanted beside a release, by distribution."""
+        """The versions wanted with a release, by distribution."""
         return {**self.all, **self.one.get(release, {})}
 
 
 @functools.cache
 def _table() -> dict[str, dict[str, dict[str, str]]]:
-    """Of each library, by its releases, what was seen to install and to import with them."""
+    """For each library and release, the versions that were seen to install and import with it."""
     found: dict[str, dict[str, dict[str, str]]] = read_toml(_TABLE, ReleaseError)
     return found
 
 
 def parse(texts: Iterable[str]) -> tuple[Release, ...]:
-    """Releases of texts such as ``mlx-lm==0.31.2,0.31.3``, from the oldest to the newest.
+    """Parse releases such as ``mlx-lm==0.31.2,0.31.3``; returned from the oldest to the newest.
 
     A library alone stands for all its releases in the table of pins.
 
     Raises:
-        ReleaseError: a text is of another form, names another library, or a release that is older
-            than the adapters reach.
+        ReleaseError: a text has another form, names another library, or a release that is too
+            old for the adapters.
     """
     found = {release for text in texts for release in _parse(text)}
     return tuple(sorted(found, key=lambda release: release.order))
@@ -97,16 +97,16 @@ def _parse(text: str) -> list[Release]:
 
 
 def known_pins(release: Release) -> dict[str, str] | None:
-    """What is known to work with a release, by distribution; ``None`` of one not in the table."""
+    """The versions known to work with a release, by distribution; ``None`` if not in the table."""
     pins = _table()[release.library].get(release.version)
     return None if pins is None else {release.library: release.version, **pins}
 
 
 def parse_pins(texts: Iterable[str]) -> Pins:
-    """Versions of texts such as ``mlx==0.31.2`` or ``mlx-lm==0.30.4:mlx==0.30.3``.
+    """Parse versions such as ``mlx==0.31.2`` or ``mlx-lm==0.30.4:mlx==0.30.3``.
 
     Raises:
-        ReleaseError: a text is of another form, or names no release before its colon.
+        ReleaseError: a text has another form, or names no release before its colon.
     """
     for_all: dict[str, str] = {}
     for_one: dict[Release, dict[str, str]] = {}
@@ -125,6 +125,6 @@ def parse_pins(texts: Iterable[str]) -> Pins:
 
 
 def requirement(name: str, version: str = "") -> str:
-    """A pin as ``pip`` reads it, of any version without one; on Linux mlx comes for CPUs."""
+    """A pin in ``pip``'s form, unversioned if ``version`` is empty; on Linux, mlx for CPUs."""
     extra = "[cpu]" if name == "mlx" and sys.platform == "linux" else ""
     return f"{name}{extra}=={version}" if version else f"{name}{extra}"

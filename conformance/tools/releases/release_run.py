@@ -1,4 +1,4 @@
-"""Runs the ladder, or the caches' own test, in a release's environment: a process that writes."""
+"""Runs the ladder, or the test of cache classes, in a release's environment; reads the results."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from conformance.tools.releases.cache_outcomes import CacheOutcome, read_outcome
 from conformance.tools.releases.environments import Environment, prepare
 from conformance.tools.releases.pins import Release
 
-# Exit codes of commands with results: all as expected, or not.
+# Exit codes of commands with results: as expected, or not.
 _RAN = (0, 1)
 _SIGNALLED = 128  # plus the signal's number
 _LOOK_SECONDS = 0.5
 
 Note = Callable[[int, int], None]
-"""Called from time to time with how many cases are done, of how many; 0 where unknown."""
+"""Called from time to time with the number of finished cases and of all; 0 if unknown."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Choice:
     """Which cases to run, as the options of ``conformance run``; empty means its defaults.
 
     Attributes:
-        timeout: seconds after which a release's run is ended; what it has until then counts.
-        caches: run the test of cache classes, too.
+        timeout: seconds after which a release's run is ended; results until then count.
+        caches: run the test of cache classes too.
         cases: run the ladder.
-        tier: of the ladder; empty for the usual one.
+        tier: of the ladder; empty for the default tier.
     """
 
     engines: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Choice:
     tier: str = ""
 
     def arguments(self, release: Release) -> list[str]:
-        """The options; for all engines of the release's library but servers if none is named."""
+        """The options; all engines of the release's library except servers if none is named."""
         named = {
             "--engine": self.engines or (f"{release.engine}*",),
             "--family": self.families,
@@ -69,12 +69,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Column:
-    """What one release gave, and why it did not give all.
+    """The results of one release, and why any are missing.
 
     Attributes:
         results: of the cases.
         caches: of the cache classes.
-        problem: why there are none, or not all; empty if there are.
+        problem: why results are missing; empty if they are complete.
     """
 
     release: Release
@@ -90,7 +90,7 @@ class Column:
 
 @dataclass
 class _Ended:
-    """How a process ended: its exit code, what it printed, and whether its time was up."""
+    """How a process ended: its exit code, its output, and whether it ran out of time."""
 
     code: int
     output: str
@@ -106,15 +106,15 @@ def run(
     given: Mapping[str, str],
     note: Note = lambda *_: None,
 ) -> Column:
-    """Install a release if need be, and run the cases there.
+    """Install a release if necessary, and run the cases there.
 
-    Expectations are not used: they are about the current releases. The results also stay in
-    ``json_file``, those of caches beside it. A release that cannot be installed, imported or run is
-    a column with its problem; one that ends early has the results that it wrote until then.
+    Expectations are not used, since they are about the current releases. The results also stay in
+    ``json_file``, those of caches next to it. A release that cannot be installed, imported or run
+    is a column with its problem; one that ends early has the results written until then.
 
     Args:
         cache: a folder for environments.
-        given: what the user wants installed beside it, by distribution.
+        given: what the user wants installed with it, by distribution.
     """
     results: tuple[CaseResult, ...] = ()
     caches: tuple[CacheOutcome, ...] = ()
@@ -134,14 +134,14 @@ def run(
 
 
 def caches_file(json_file: Path) -> Path:
-    """Where the outcomes of caches are, beside a release's results."""
+    """The path for the outcomes of caches, next to a release's results."""
     return json_file.with_suffix(".caches.jsonl")
 
 
 def _cases(
     environment: Environment, release: Release, choice: Choice, file: Path, note: Note
 ) -> tuple[tuple[CaseResult, ...], str]:
-    """The results of the ladder, and why they are not all."""
+    """The results of the ladder, and why any are missing."""
     partial = file.with_name(file.name + ".partial")
     for left in (file, partial):
         left.unlink(missing_ok=True)
@@ -155,7 +155,7 @@ def _cases(
         choice.timeout,
         lambda: note(*_progress(partial)),
     )
-    # It is there once all cases have a result, also where the time was up just then.
+    # The file exists once all cases have a result, even if time ran out just then.
     if file.is_file() and (ended.timed_out or ended.code in _RAN):
         return read_run(file).results, ""
     found = read_run(partial) if partial.is_file() else None
@@ -169,7 +169,7 @@ def _cases(
 def _caches(
     environment: Environment, release: Release, choice: Choice, file: Path
 ) -> tuple[tuple[CacheOutcome, ...], str]:
-    """The outcomes of the release's own cache classes, and why they are not all."""
+    """The outcomes of the release's own cache classes, and why any are missing."""
     file.unlink(missing_ok=True)
     own = ("--class", f"{release.engine}.*", "--every", "--json", str(file))
     ended = _watched(
@@ -186,7 +186,7 @@ def _watched(
     timeout: float | None,
     look: Callable[[], None],
 ) -> _Ended:
-    """Run a command to its end, or to the end of its time; nothing of it is left running."""
+    """Run a command until it ends or runs out of time; no process is left running."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
         process = environment.start(arguments, output)
         until = None if timeout is None else time.monotonic() + timeout
@@ -213,19 +213,19 @@ def _text(output: IO[str]) -> str:
 
 
 def _progress(partial: Path) -> tuple[int, int]:
-    """How many cases a result file has so far, and how many were planned."""
+    """The number of cases in a result file so far, and the number planned."""
     try:
         found = read_run(partial)
-    except ConformanceError:  # it is not there yet, or already complete under its final name
+    except ConformanceError:  # the file does not exist yet, or already has its final name
         return 0, 0
     return len(found.results), found.header.planned if found.header else 0
 
 
 def _problem_of(ended: _Ended, timeout: float | None) -> str:
-    """The command's error message, else its last line of output, or its signal."""
+    """The command's error message, its last line of output, or its signal."""
     if ended.timed_out:
         return f"--timeout: its {timeout:g} seconds were over"
-    # The command's parent process says a signal as a shell does.
+    # The command's parent process reports a signal as a shell does.
     number = -ended.code if ended.code < 0 else ended.code - _SIGNALLED
     if number in set(signal.Signals):
         name = signal.Signals(number).name

@@ -1,4 +1,4 @@
-"""The table family x release, and when each defect was added and fixed: text or Markdown."""
+"""The table family x release, and when each defect was added and fixed, as text or Markdown."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Table:
         head: the releases' names.
         rows: a family and, for each release, its cell.
         changes: lines about defects that were added or fixed.
-        unlike: lines about what is not right in several releases, and in each in another way.
-        caches: lines about cache classes that are not alike in all releases.
+        unlike: lines about cases that are wrong in several releases, differently in each.
+        caches: lines about cache classes that differ between releases.
         lasting: lines about schedules that are wrong wherever their state is known.
-        costs: lines about counts that moved from one release to the next.
-        streams: lines about single streams that did.
+        costs: lines about counts that changed from one release to the next.
+        streams: lines about single streams that changed.
         problems: releases without results, with the reason.
     """
 
@@ -80,7 +80,7 @@ def make_table(columns: Sequence[Column]) -> Table:
 
 
 def _next(columns: Sequence[Column]) -> Iterator[tuple[CaseResult, CaseResult, str]]:
-    """Each result with that of the release before that played the case."""
+    """Each result with the result of the previous release that ran the case."""
     last: dict[str, tuple[str, CaseResult]] = {}
     for column in columns:
         version = column.release.version
@@ -92,7 +92,7 @@ def _next(columns: Sequence[Column]) -> Iterator[tuple[CaseResult, CaseResult, s
 
 
 def _cell(found: Iterable[History], family: str, index: int) -> str:
-    """The worst verdict's glyph, and how many schedules of those with a known state are wrong."""
+    """The worst verdict's glyph, and the number of wrong schedules among those of known state."""
     own = [h for h in found if h.family == family and not h.schedule.endswith(MENDED)]
     states = [h.states[index] for h in own]
     wrong = states.count(State.WRONG)
@@ -118,7 +118,7 @@ def _changes(found: Iterable[History]) -> list[str]:
 
 
 def _unlike(found: Iterable[History]) -> list[str]:
-    """One line for each scenario of a family and each way in which its releases are unlike."""
+    """One line for each scenario of a family and each way in which its releases differ."""
     groups: dict[tuple[str, str, str], list[History]] = {}
     for history in found:
         engine = history.case.partition("/")[0]
@@ -165,7 +165,7 @@ def as_markdown(table: Table) -> str:
 
 
 def _parts(table: Table) -> list[tuple[str, tuple[str, ...]]]:
-    """The parts below the table that are not empty."""
+    """The non-empty parts below the table."""
     parts = [
         ("cannot be run", table.problems),
         ("added or fixed", table.changes),

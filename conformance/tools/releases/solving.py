@@ -1,4 +1,4 @@
-"""What is installed beside a release: from the table, else as of the day it was uploaded."""
+"""The versions to install with a release: from the table, else as of the day it was uploaded."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from conformance.core.user_files import read_object
 from conformance.tools.releases import installers, upload_times
 from conformance.tools.releases.pins import LIBRARIES, Release, known_pins, requirement
 
-# What a release's cases depend on; the rest of what it needs may be of any version that fits.
+# A release's cases depend on these; its other requirements may have any version that fits.
 _HELD = (*LIBRARIES, "mlx", "transformers")
 
 
 def choices(
     release: Release, given: Mapping[str, str], cache: Path
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """The versions to try beside a release, the best first, each with where it is from.
+    """The versions to try with a release, best first, each with its origin.
 
     Args:
-        given: versions that replace those that are found, or come to them.
-        cache: a folder, where what the resolver found is kept.
+        given: versions that replace or supplement those that are found.
+        cache: a folder for the resolver's results.
 
     Raises:
         ReleaseError: the resolver finds none.
@@ -37,12 +37,12 @@ def choices(
 
 
 def _solved(release: Release, cache: Path) -> dict[str, str]:
-    """What the resolver gives as of the day of the release, found once."""
+    """The resolver's result as of the day of the release, computed once."""
     file = cache / f"solved-{release.library}-{release.version}.json"
     if file.is_file():
         return dict(read_object(file, ReleaseError))
     wanted = [f"{release.library}=={release.version}", requirement("mlx"), "transformers"]
-    # The scenarios come with mlx-lm's plugin, also where mlx-vlm no longer needs it.
+    # The scenarios come with mlx-lm's plugin, even if mlx-vlm no longer needs it.
     wanted += ["mlx-lm"] if release.library != "mlx-lm" else []
     found = installers.solve(wanted, upload_times.uploaded(release))
     held = {name: found[name] for name in _HELD if name in found}

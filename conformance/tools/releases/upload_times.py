@@ -1,4 +1,4 @@
-"""What the package index says of a release: when it was uploaded."""
+"""The package index's upload times of a release."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from conformance.core.user_files import parse_object
 from conformance.tools.releases.pins import Release
 
 _SECONDS = 30
-# The name in the media type of PEP 691 is no host.
+# The name in the media type of PEP 691 is not a host.
 _TYPE = "application/vnd.{}.simple.v1+json".format("pypi")
-# Its own files are uploaded one after another.
+# A release's own files are uploaded one after another.
 _SLACK = timedelta(hours=1)
 
 
 def uploaded(release: Release) -> datetime:
-    """When all files of the release were there, in UTC.
+    """The time when all files of the release had been uploaded, in UTC.
 
     Source: the simple API of package indexes as JSON, PEP 691, with upload times, PEP 700.
 
@@ -66,13 +66,13 @@ def _version_of(name: str) -> str:
 
 @functools.cache
 def index() -> str:
-    """The URL of the index that pip uses here: the one that is configured, or pip's default.
+    """The URL of the index that pip uses here: the configured one, or pip's default.
 
     Raises:
-        ReleaseError: pip is not there.
+        ReleaseError: pip is not available.
     """
     named = re.findall(r"(?m)^\S+\.index.url='(.+?)/?'$", _pip("config", "list"))
-    if named:  # the environment comes last, and wins
+    if named:  # the environment comes last and takes precedence
         return str(named[-1])
     default = re.search(r"\(default\s+(\S+?)/?\)", _pip("install", "--help"))
     if default is None:
@@ -81,7 +81,7 @@ def index() -> str:
 
 
 def _pip(*arguments: str) -> str:
-    """What pip prints; empty if it fails."""
+    """The output of pip; empty if it fails."""
     command = [sys.executable, "-m", "pip", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return "" if done.returncode else done.stdout

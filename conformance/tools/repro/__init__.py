@@ -1,6 +1,6 @@
 """A failing case as a script of at most 60 lines that needs only mlx, NumPy and the library.
 
-Scripts of upstream defects that were written by hand belong to ``docs/defects/``.
+Hand-written scripts for upstream defects belong in ``docs/defects/``.
 """
 
 from conformance.tools.repro.found import Found

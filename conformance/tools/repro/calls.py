@@ -22,7 +22,7 @@ _OF_TWO = {
     "zero_max_tokens": "max_tokens=[4, 0]",
     "negative_max_tokens": "max_tokens=[4, -1]",
 }
-# What samplers are made with, and refuse when they are called.
+# Arguments of samplers that are refused only when the sampler is called.
 _FILTERS = {
     "sampler_top_k_of_all": "top_k=8",
     "sampler_top_k_of_half_a_token": "top_k=1.5",
@@ -34,7 +34,7 @@ _FILTERS = {
     "sampler_xtc_threshold_below_zero": "xtc_probability=0.5, xtc_threshold=-0.1",
     "sampler_xtc_probability_over_one": "xtc_probability=1.5",
 }
-# In mlx-vlm each prompt comes with embeddings: `embeds(n)` gives those of n tokens.
+# In mlx-vlm each prompt is passed with embeddings; `embeds(n)` makes them for n tokens.
 _EMBEDDED = {
     "mismatched_prompt_kwargs": "[[5, 6, 7], [5, 6]], max_tokens=2, prompt_kwargs=[embeds(3)]",
     "mismatched_embeddings": "[[5, 6, 7], [5, 6]], max_tokens=2, "
@@ -74,14 +74,14 @@ CALLS: Mapping[str, Mapping[str, str]] = {
         "unknown_uid": "generator.remove(1000003)",
     },
 }
-"""For each library and each kind of probe: a call of the ``generator`` that must raise."""
+"""A call of the ``generator`` that must raise, for each library and kind of probe."""
 
 
 def calls_of(found: Found) -> dict[str, str]:
-    """The code of each of the schedule's invalid calls."""
+    """The code of each invalid call in the schedule."""
     return {p.kind: CALLS[found.library][p.kind] for p in found.schedule.probes}
 
 
 def unsupported_calls(found: Found) -> list[str]:
-    """The kinds of the schedule's invalid calls without code."""
+    """The kinds of the schedule's invalid calls for which there is no code."""
     return [p.kind for p in found.schedule.probes if p.kind not in CALLS[found.library]]

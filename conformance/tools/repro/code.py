@@ -16,17 +16,17 @@ from conformance.tools.repro.found import Found
 from conformance.tools.repro.refusing import Reason
 
 WIDTH = 100
-"""Columns of a script."""
+"""Width of a script, in columns."""
 
-# Larger arrays are drawn at random if they are pixels, else they cannot be written.
+# Larger arrays are drawn at random if they are pixels; otherwise they cannot be written.
 _MOST_NUMBERS = 64
 _MOST_WHOLE = 256
-# Equal tokens in a row that are written as a product.
+# This many equal tokens in a row are written as a product.
 _RUN = 6
 
 
 def options_of(library: str, options: EngineOptions) -> dict[str, Any]:
-    """The arguments of the generator that are not the library's defaults."""
+    """The generator's arguments that differ from the library's defaults."""
     sizes = ("prefill_step_size", "prefill_batch_size", "completion_batch_size", "max_kv_size")
     plain = EngineOptions()
     given = {
@@ -45,7 +45,7 @@ def options_of(library: str, options: EngineOptions) -> dict[str, Any]:
 
 
 def bounded_by(found: Found) -> str:
-    """Further arguments of the single stream, as the end of a call."""
+    """Further arguments of the single stream, as the tail of a call."""
     options = found.schedule.options
     if found.library == "mlx_lm":
         return f', "max_kv_size": {options.max_kv_size}' if options.max_kv_size else ""
@@ -56,7 +56,7 @@ def bounded_by(found: Found) -> str:
 
 
 def processors_of(found: Found) -> dict[str, dict[str, Any]]:
-    """The arguments of ``make_logits_processors`` for each request with logits processors."""
+    """The arguments of ``make_logits_processors``, for each request with logits processors."""
     given: dict[str, dict[str, Any]] = {}
     for request in found.requests:
         for one in request.processors:
@@ -68,7 +68,7 @@ def processors_of(found: Found) -> dict[str, dict[str, Any]]:
 
 
 def caching_of(library: str, caching: PrefixCaching) -> str:
-    """The arguments of the library's prefix cache: in mlx-lm a number, in mlx-vlm by name."""
+    """The arguments of the library's prefix cache: a number in mlx-lm, keywords in mlx-vlm."""
     if library == "mlx_lm":
         return str(caching.snapshots)
     return repr(
@@ -103,7 +103,7 @@ def _runs(prompt: list[int]) -> str:
 
 
 def media_of(found: Found) -> str:
-    """The code of a dictionary: the processor's output for each request, without ids."""
+    """The code of a dictionary with the processor's output for each request, without ids."""
     given = {r.request_id: found.processed.get(r.request_id, {}) for r in found.requests}
     if not any(given.values()):
         return ""
@@ -122,7 +122,7 @@ def media_of(found: Found) -> str:
 
 
 def _distinct(found: Found) -> str:
-    """An expression of ``name`` or ``prompt`` that is different for each request."""
+    """An expression of ``name`` or ``prompt`` with a different value for each request."""
     for code, numbers in (
         ("len(prompt)", [len(request.prompt) for request in found.requests]),
         ("len(name)", [len(request.request_id) for request in found.requests]),
@@ -133,7 +133,7 @@ def _distinct(found: Found) -> str:
 
 
 def _code(value: Any, found: Found) -> str:
-    """The code of a value that a processor gave; large floating arrays are drawn at random."""
+    """The code of a value that a processor returned; large floating arrays are drawn at random."""
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_code(item, found) for item in value) + "]"
     if not isinstance(value, np.ndarray):
@@ -162,7 +162,7 @@ def mapping(value: Any) -> str:
 
 
 def wrapped(start: str, value: Any, code: str, width: int) -> str:
-    """``start`` and the value's code, over as many lines as it takes.
+    """``start`` and the value's code, over as many lines as needed.
 
     Raises:
         ReproError: the code cannot be wrapped without changing the value.
@@ -174,7 +174,7 @@ def wrapped(start: str, value: Any, code: str, width: int) -> str:
 
 
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
-_HELD = "\0"  # a space that is not a place to break the line
+_HELD = "\0"  # a space at which the line must not be broken
 
 
 def folded(code: str, width: int, *, indent: str = "") -> list[str]:

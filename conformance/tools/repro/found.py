@@ -1,4 +1,4 @@
-"""The data of a script: a failing schedule, shrunk, and its model."""
+"""The data for a script: a failing schedule, shrunk, and its model."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from conformance.core.verdict import CaseId, Verdict
 from conformance.core.weights import Shape
 
 FieldPath = tuple[str, ...]
-"""Where a field is in nested tables."""
+"""The place of a field in nested tables."""
 
 
 class Kind(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a script compares.
 
     Attributes:
-        batch: requests in a batch, each with its single stream; else a single stream with itself.
+        batch: the requests in a batch with their single streams; else single streams with
+            each other.
         crash: the defect is an exception.
         oracle: ``stateless`` or ``pieces``: the single stream with the pass without a cache, or
             prefill in pieces with prefill as a whole; empty for a batch.
-        policy: the single stream gets the arguments for quantization, as from a user.
+        policy: the single stream gets the quantization arguments that a user would pass.
         called: an invalid call does not raise; nothing is decoded.
         weighed: the memory that is measured, a value of ``schedule.Weigh``.
     """
@@ -44,11 +45,11 @@ class Symptom(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a schedule fails.
 
     Attributes:
-        verdict: the worst.
+        verdict: the worst verdict.
         kind: what is compared.
         what: the text of the finding, or the exception; empty in a ``Reduction``.
-        difference: the largest, in nats; ``noise`` is what rounding may move.
-        mark: of an exception its type and file; two crashes with equal marks are one defect.
+        difference: the largest difference, in nats; ``noise``: how far rounding alone may go.
+        mark: type and file of an exception; two crashes with equal marks are one defect.
     """
 
     verdict: Verdict
@@ -59,7 +60,7 @@ class Symptom(msgspec.Struct, frozen=True, omit_defaults=True):
     mark: str = ""
 
     def like(self, other: Symptom) -> bool:
-        """Whether it is of the same kind as ``other``, and its difference nearly as large."""
+        """Whether both are of the same kind and this difference is nearly as large as the other."""
         if self.kind != other.kind or self.mark != other.mark:
             return False
         if (self.verdict is Verdict.NAN) != (other.verdict is Verdict.NAN):
@@ -73,12 +74,12 @@ class Symptom(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Reduction(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a search finds: all else that a script is written of is read from the model.
+    """The result of a search: everything else that a script needs is read from the model.
 
     Attributes:
-        schedule: the small one; its events happen at step numbers.
-        symptom: how it fails.
-        left_out: paths of the config's fields that the library assumes anyway.
+        schedule: the small schedule; its events happen at step numbers.
+        symptom: how the schedule fails.
+        left_out: paths of the config's fields whose values are the library's defaults.
     """
 
     schedule: Schedule
@@ -93,8 +94,8 @@ class Joined:
     Attributes:
         names: of their requests, row by row.
         pad: the padding token of short rows; ``right``: the padding is on the right.
-        given: the processor's outputs besides ids and mask; ``padded``: those of them that are
-            padded like the ids, with 0. The others are concatenated.
+        given: the processor's outputs except ids and mask; ``padded``: the outputs that are
+            padded with 0, like the ids. The others are concatenated.
     """
 
     names: tuple[str, ...]
@@ -111,20 +112,20 @@ class Found:
     Attributes:
         case: the case of the schedule.
         library: the library of the model.
-        schedule: the shrunk one; its events happen at step numbers.
-        symptom: how it fails; ``steps`` is the number of the engine's steps.
-        text: what is wrong; ``place``: where, or in short.
+        schedule: the shrunk schedule; its events happen at step numbers.
+        symptom: how the schedule fails; ``steps`` is the number of the engine's steps.
+        text: the failure in words; ``place``: where it is, or a short form.
         config: of the family, as the library reads it; ``vocab`` is its number of token ids.
-        recipe: of its weights, ``shapes`` all floating parameters, ``seed`` that of the draw.
-        packed: it has parameters that hold packed numbers; ``integers``: that hold integers.
-        model_file: a Python file that the library reads the model from; empty if none.
-        processed: for each request with media the processor's outputs besides token ids.
+        recipe: of the weights; ``shapes``: all floating parameters; ``seed``: of the draw.
+        packed: the model has parameters with packed numbers; ``integers``: with integers.
+        model_file: a Python file that the library reads the model from; empty if there is none.
+        processed: for each request with media the processor's outputs except token ids.
         joined: the batch's prompts, if they are embedded in one call.
-        follows: for requests whose prompt is another one's prompt and answer, that other one.
+        follows: for each request whose prompt is another's prompt and answer, the other request.
         whole: the library cannot prefill single streams of this model in pieces.
         left_out: paths of the config's fields that are the library's defaults.
-        driven: the calls of an engine of another package.
-        experts: it multiplies experts in half precision, which mlx itself does not here.
+        driven: the calls of an engine from another package.
+        experts: the model multiplies experts in half precision, which mlx cannot do here.
     """
 
     case: CaseId
@@ -152,7 +153,7 @@ class Found:
 
     @property
     def reduction(self) -> Reduction:
-        """What ``gathered`` makes the same of again."""
+        """The part from which ``gathered`` can restore the rest."""
         symptom = msgspec.structs.replace(self.symptom, what="")
         if not math.isfinite(symptom.difference):  # JSON has no such number
             symptom = msgspec.structs.replace(symptom, difference=0.0)
@@ -160,12 +161,12 @@ class Found:
 
     @property
     def kind(self) -> Kind:
-        """What the script compares."""
+        """The comparison that the script makes."""
         return self.symptom.kind
 
     @property
     def verdict(self) -> Verdict:
-        """How the schedule was judged."""
+        """The verdict on the schedule."""
         return self.symptom.verdict
 
     @property
@@ -175,14 +176,14 @@ class Found:
 
     @property
     def reached(self) -> str:
-        """The prefix of the paths of all parameters with an effect: without media no towers."""
+        """The path prefix of all parameters with an effect: without media, towers have none."""
         named = any(path.startswith("language_model.") for path in self.shapes)
         shown = any(self.processed.values())
         return "language_model." if self.library == "mlx_vlm" and named and not shown else ""
 
     @property
     def noise(self) -> float:
-        """What rounding may move, in nats."""
+        """The largest difference that rounding can explain, in nats."""
         return self.symptom.noise
 
     @property

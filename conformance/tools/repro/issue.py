@@ -1,4 +1,4 @@
-"""The text of an upstream issue about a known defect: what, a script, the cause, what mends it."""
+"""The text of an upstream issue about a known defect: symptom, script, cause, and repair."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _TITLE = 100  # characters
 
 @dataclass(frozen=True)
 class Material:
-    """What an issue is written from.
+    """The data an issue is written from.
 
     Attributes:
         entry: the known defect.
-        script: shows it with mlx and the library only; ``said`` is what it printed.
+        script: shows it with only mlx and the library; ``said`` is the script's output.
         result: of one of its cases, as released and mended.
         mend: of the entry, if there is one.
     """
@@ -30,7 +30,7 @@ class Material:
 
 
 def issue_text(found: Material) -> str:
-    """The issue as Markdown; only what was measured, and what the entry says."""
+    """The issue as Markdown, with only measured facts and the entry's own text."""
     entry, result = found.entry, found.result
     versions = ", ".join(f"{name} {text}" for name, text in result.versions.items())
     lines = [
@@ -58,13 +58,13 @@ def issue_text(found: Material) -> str:
 
 
 def _sentence(text: str) -> str:
-    """The first sentence, or its first part if it is long, without its full stop."""
+    """The first sentence without its full stop; only its first part if the sentence is long."""
     first = " ".join(text.split()).split(". ")[0].rstrip(".")
     return first if len(first) <= _TITLE else first.split("; ")[0].split(": ")[0]
 
 
 def _seen(result: CaseResult) -> str:
-    """The worst finding of the case, in which schedule."""
+    """The worst finding of the case, with its schedule."""
     bad = [f for f in result.evidence if not f.verdict.good and not f.mended]
     what = f": {bad[0].what}" if bad else ""
     return f"`{result.family}`, {result.scenario.replace('_', ' ')}: {result.verdict}{what}."

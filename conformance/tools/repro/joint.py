@@ -1,4 +1,4 @@
-"""Prompts that the processor gets in one call: its output, compared with that for each prompt."""
+"""Compares the processor's output for several prompts in one call with its output for each."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def joined_of(
     separate: Mapping[str, Mapping[str, Any]],
     case: str,
 ) -> tuple[Joined, ...]:
-    """How the processor's output for several prompts is made from that for each.
+    """How to build the processor's joint output for several prompts from its output for each.
 
     Args:
         join: calls the processor.
-        separate: for each request the processor's outputs besides the ids.
+        separate: for each request the processor's outputs except the ids.
 
     Raises:
-        NoScriptError: it fails, or gives something other than the concatenation.
+        NoScriptError: the processor fails, or its joint output is not the concatenation.
     """
     try:
         groups = join()

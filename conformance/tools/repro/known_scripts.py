@@ -1,4 +1,4 @@
-"""Writes and runs the script of a known defect, from what was found before or by a search."""
+"""Writes and runs the script of a known defect, from an earlier result or by a search."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from conformance.tools.repro.script import fits
 from conformance.tools.repro.search import Wanted, find, gathered, with_plain_config
 from conformance.tools.repro.trying import Tried, shown_by
 
-# Cases of an entry that are tried, and how long each is made smaller.
+# How many cases of an entry are tried, and for how many seconds each is shrunk.
 _CASES, _SECONDS = 3, 6.0
-# Seconds after which no further case of an entry is begun.
+# After this many seconds no further case of an entry is begun.
 _ENOUGH = 30.0
 
 
 class KnownScript(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of an entry: its ``script`` and what that printed, or why there is none.
+    """The outcome for an entry: its ``script`` and the script's output, or why there is none.
 
     Attributes:
-        reduction: what the script is written from without another search.
-        group: the reason in words that all entries of the same obstacle share.
-        version: the library's release that was tried; ``seconds``: what it took.
+        reduction: data from which the script can be written without another search.
+        group: the reason in words, shared by all entries with the same obstacle.
+        version: the library's release that was tried; ``seconds``: the time it took.
     """
 
     entry: str
@@ -51,12 +51,12 @@ class KnownScript(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def shows(self) -> bool:
-        """Whether a script was written, ran alone and showed the defect."""
+        """Whether a script was written, ran on its own and showed the defect."""
         return not self.reason
 
 
 def ways(registry: Registry, entry: Defect) -> Iterator[CaseId]:
-    """The entry's cases, those of one engine first, of the family with the least config first."""
+    """The entry's cases, engine by engine; within an engine, families with small configs first."""
     dtype = "float32" if matches("float32", entry.dtypes) else entry.dtypes[0]
     for engine in registry.engines.values():
         for family in sorted(registry.families_of(engine), key=lambda f: len(str(f.config))):
@@ -76,10 +76,10 @@ def script_of(
     python: str = sys.executable,
     cases: int = _CASES,
 ) -> KnownScript:
-    """The script of what was found ``before``; else try the entry's cases until one gives one.
+    """The script of the result ``before``; else of the first of the entry's cases that yields one.
 
     Args:
-        python: of the environment that the scripts are run in.
+        python: of the environment in which the scripts are run.
     """
     version = importlib.metadata.version(entry.package)
     begun = time.monotonic()
@@ -91,10 +91,10 @@ def script_of(
 def written(
     session: Session, entry: Defect, made: KnownScript, *, unittest: bool = False, python: str
 ) -> tuple[str, Tried]:
-    """The script of an entry's ``Reduction``, and how it ended.
+    """The script of an entry's ``Reduction``, and its outcome.
 
     Raises:
-        NoScriptError: it does not show the defect.
+        NoScriptError: the script does not show the defect.
     """
     assert made.reduction is not None
     found = gathered(session, CaseId.parse(made.case), made.reduction, entry)
@@ -108,7 +108,7 @@ def _again(
         return None
     try:
         text, tried = written(session, entry, before, python=python)
-    except ConformanceError:  # another release: a search may find another case
+    except ConformanceError:  # on another release a search may find another case
         return None
     return msgspec.structs.replace(
         before, lines=text.count("\n"), said=_symptom_line(tried.output), script=text
@@ -116,7 +116,7 @@ def _again(
 
 
 def killed(entry: Defect) -> KnownScript:
-    """An entry that ended the process in which its cases were played."""
+    """The outcome for an entry whose cases ended the process that ran them."""
     version = importlib.metadata.version(entry.package)
     words = "the process in which its cases were played crashed"
     return KnownScript(entry.id, reason=words, group=Reason.CRASHED, version=version)
@@ -139,7 +139,7 @@ def _tried(session: Session, entry: Defect, version: str, python: str, cases: in
 
 
 def _none(entry: Defect, failed: list[ConformanceError]) -> KnownScript:
-    """Why there is no script: of the cases that fail the first one's reason, if there is any."""
+    """Why there is no script: the reason of the first case that fails, if any case does."""
     if not failed:
         return KnownScript(entry.id, reason="no case of it is there", group=Reason.RELEASE)
     obstacles = [error for error in failed if isinstance(error, NoScriptError)]
@@ -148,7 +148,7 @@ def _none(entry: Defect, failed: list[ConformanceError]) -> KnownScript:
 
 
 def _few(found: list[CaseId], cases: int) -> list[CaseId]:
-    """Cases of other scenarios first, then of other families: they fail in other ways."""
+    """Cases of other scenarios first, then of other families, since these fail in other ways."""
     chosen: list[CaseId] = []
     for case in found:
         if case.scenario not in {c.scenario for c in chosen}:
@@ -165,7 +165,7 @@ def _made(session: Session, case: CaseId, entry: Defect, python: str) -> KnownSc
         entry=entry,
     )
     found = find(session, case, wanted, seconds=_SECONDS)
-    if not fits(found):  # it takes as long as all else
+    if not fits(found):  # slow: it takes as long as everything else
         found = with_plain_config(session, found)
     text, tried = shown_by(found, python=python)
     return KnownScript(
@@ -181,7 +181,7 @@ def _made(session: Session, case: CaseId, entry: Defect, python: str) -> KnownSc
 
 
 def _symptom_line(output: str) -> str:
-    """The line of the output that says most: the one with the largest difference, or the error."""
+    """The most informative line of the output: the largest difference, or the error."""
     lines = output.splitlines()[:-1]
     return max(lines, key=lambda line: ("Error" in line, _nats(line)), default="")
 

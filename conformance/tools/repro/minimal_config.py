@@ -1,4 +1,4 @@
-"""Removes the fields of a config that are the library's defaults."""
+"""Removes the fields of a config whose values are the library's defaults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KEPT = frozenset({"model_type", "text_config", "vision_config", "audio_config"}
 def defaults(library: Library, family: Family) -> tuple[FieldPath, ...]:
     """The fields of the family's config that do not change the model's outline.
 
-    The outline has every setting, so a model of the config without them computes the same.
+    The outline has every setting, so a model without these fields computes the same.
     """
     config: dict[str, Any] = json.loads(json.dumps(family.config))
     found: list[FieldPath] = []

@@ -19,13 +19,14 @@ replace = msgspec.structs.replace
 def smallest(
     schedule: Schedule, fails: Callable[[Schedule], bool], *, seconds: float
 ) -> tuple[Schedule, int]:
-    """The smallest schedule that was found to fail, and how many were tried.
+    """The smallest failing schedule that was found, and the number of schedules tried.
 
-    Greedy: continues with the first smaller one that fails, until none fails or time is up.
+    The search is greedy: it continues with the first smaller schedule that fails, until none fails
+    or time is up.
 
     Args:
-        schedule: it fails, and all its events happen at step numbers.
-        seconds: limit of the search, but for the last trial.
+        schedule: a failing schedule whose events all happen at step numbers.
+        seconds: limit of the search, excluding the last trial.
     """
     end = time.monotonic() + seconds
     tried, shrunk = 0, True
@@ -136,14 +137,14 @@ def _shorter(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _less_text(schedule: Schedule, request: Request) -> Iterator[Schedule]:
-    """The text after the last medium cut, by halves and by one token."""
+    """Shorter texts after the last medium, cut by halves and by one token."""
     end = max(media.span[1] for media in request.media)
     for length in _fewer(len(request.prompt), least=end):
         yield with_requests(schedule, replace(request, prompt=request.prompt[:length]))
 
 
 def _fewer(count: int, *, least: int) -> Iterator[int]:
-    """Numbers below ``count``, the least first, then halfway, then one less."""
+    """Numbers below ``count``: the least, then halfway, then one less."""
     yield from dict.fromkeys(
         number for number in (least, (least + count) // 2, count - 1) if least <= number < count
     )

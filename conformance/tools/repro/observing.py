@@ -1,4 +1,4 @@
-"""Plays one schedule of a case and says how it fails, if it does."""
+"""Runs one schedule of a case and reports how it fails, if it does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def observe(
 ) -> Observed | None:
     """How the schedule fails, and the schedule with step numbers; ``None`` if it does not fail.
 
-    It is played once, the engine choosing all tokens, as a script plays it.
+    The schedule is run once and the engine chooses all tokens, as in a script.
     """
     try:
         if scenario.oracle_only:
@@ -69,13 +69,13 @@ def _together(played: Play) -> Observed | None:
 
 
 def _mark(finding: Finding) -> str:
-    """The check of findings that are not about numbers; empty for the others."""
+    """The name of the check for findings that are not about numbers; empty for the others."""
     numbers = finding.check in ("forced", "free", "nonfinite", "policy", "twins", "stability")
     return "" if numbers else finding.check
 
 
 def _figures(played: Play) -> tuple[float, float]:
-    """The largest difference over all requests, and the noise beside it, in nats."""
+    """The largest difference over all requests, and its noise, in nats."""
     found = [(0.0, 1e-6)]
     for request in played.schedule.requests:
         measured = measure(played, played.traces[0], request.request_id)
@@ -92,7 +92,7 @@ def _single_stream(subject: Subject, schedule: Schedule) -> Observed | None:
     findings = [
         f
         for f in outcome.findings
-        # The oracle keeps longer answers to the same prompt, which a script does not have.
+        # The oracle keeps longer answers to the same prompt, which a script lacks.
         if f.verdict is Verdict.ORACLE and (f.step or 0) < wanted[f.request_id or ""]
     ]
     if not findings:

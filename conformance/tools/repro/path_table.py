@@ -1,4 +1,4 @@
-"""A short table from paths to values, by the ending of a path."""
+"""A short table that maps paths to values by the endings of the paths."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Endings = str | tuple[str, ...]
 
 
 def by_suffix(values: Mapping[str, V]) -> list[tuple[Endings, V]]:
-    """Rows of one or more path endings, and the value of the paths that end so.
+    """Rows of one or more path endings and the value of the paths with such an ending.
 
-    A path, with a slash before it, has the value of the first row with an ending of it. The last
-    row has the ending ``""``, for all other paths.
+    A path, with a slash before it, has the value of the first row with one of its endings. The last
+    row has the ending ``""``, which matches all other paths.
     """
     groups: dict[V, list[str]] = {}
     for path, value in values.items():

@@ -21,11 +21,11 @@ _ENGINES = (*LIBRARIES, "mlx_vlm_batch_generate")
 
 
 class Reason(enum.StrEnum):
-    """Why there is no script; the texts are kept in ``expectations/scripts/table.jsonl``."""
+    """Why there is no script; the texts are stored in ``expectations/scripts/table.jsonl``."""
 
     RELEASE = "the entry is of other releases or devices"
     CRASHED = "the library ends the whole process"
-    # Judged by a reader of the script: two defects that differ in numbers alone look the same.
+    # A reader of the script judges this: defects that differ only in numbers look the same.
     OTHER = "what it shows is another known defect of the same family"
     GREEN = "no case of it fails when it is played once"
     STEPS = "it does not fail when its events happen at step numbers"
@@ -43,10 +43,10 @@ class Reason(enum.StrEnum):
 
 
 def refuse_case(subject: Subject, case: CaseId, engine: type[Engine]) -> None:
-    """Check, before anything is played, that a script can have the case's model and engine.
+    """Check, before running anything, that a script can use the case's model and engine.
 
     Raises:
-        NoScriptError: it cannot.
+        NoScriptError: no script can.
     """
     if message := _no_engine(subject.library.name, engine):
         raise NoScriptError(f"{case}: {message}", Reason.ENGINE)
@@ -56,7 +56,7 @@ def refuse_case(subject: Subject, case: CaseId, engine: type[Engine]) -> None:
 
 
 def _no_engine(library: str, engine: type[Engine]) -> str:
-    """Why no script can drive the engine, and what its author can do; empty if one can."""
+    """Why no script can drive the engine, and what its author can do; empty if a script can."""
     if engine.name in _ENGINES and library in LIBRARIES:
         return ""
     if engine.opinion or library not in LIBRARIES:
@@ -75,7 +75,7 @@ def refuse(found: Found) -> None:
     """Check that the templates support everything in ``found``.
 
     Raises:
-        NoScriptError: they do not; names what.
+        NoScriptError: they do not; names the unsupported part.
     """
     if found.model_file and any(found.processed.values()):
         message = "the vision tower is the project's own, in a separate file"
@@ -114,7 +114,7 @@ def _unsupported(found: Found) -> dict[str, bool]:
 
 
 def _undriven(found: Found, calls: ReproCalls) -> dict[str, bool]:
-    """What the calls of an engine of another package do not say."""
+    """The features that the calls of an engine from another package do not cover."""
     schedule = found.schedule
     options = schedule.options != EngineOptions() and "options" not in calls.construct
     return {

@@ -18,27 +18,27 @@ from conformance.tools.repro.refusing import Reason
 from conformance.tools.repro.template_values import docstring, template_values
 
 MOST_LINES = 60
-"""A maintainer reads a script of this length in two minutes."""
+"""A length that a maintainer reads in two minutes."""
 
-# Nats; for weights whose noise was not measured, smaller differences do not count.
+# In nats; for weights without measured noise, smaller differences do not count.
 _COARSE = 0.01
 
 
 class Terse(enum.IntEnum):
-    """What is left out of a script to shorten it: each level includes those before."""
+    """What is left out of a script to shorten it; each level includes the previous ones."""
 
     NOTHING = 0
-    REASON = 1  # why it is wrong; where is still given
+    REASON = 1  # the reason for the defect; its place remains
     SPACE = 2  # empty lines
-    TOWERS = 3  # the sizes of towers that text does not use
+    TOWERS = 3  # the sizes of towers that text-only prompts do not use
     RECIPE = 4  # the weights' own scales: all matrices have gain 1
 
 
 def write_scripts(found: Found, *, unittest: bool = False) -> list[str]:
     """The script's text, with as much explanation as there is room for.
 
-    If only scripts with a reduced model are short enough, these are several: each may not show the
-    defect.
+    If only scripts with a reduced model are short enough, several are returned, since not every one
+    need show the defect.
 
     Raises:
         NoScriptError: no script can be written; says why.
@@ -60,7 +60,7 @@ def fits(found: Found) -> bool:
 
 
 def rendered(found: Found, *, unittest: bool = False, terse: Terse = Terse.NOTHING) -> str:
-    """The script, however long it is.
+    """The script, whatever its length.
 
     Raises:
         NoScriptError: no script can be written.
@@ -84,7 +84,7 @@ def rendered(found: Found, *, unittest: bool = False, terse: Terse = Terse.NOTHI
 
 
 def _spaced(text: str) -> str:
-    """The text with one empty line before each function and no two in a row."""
+    """The text with one empty line before each function and no two consecutive empty lines."""
     lines: list[str] = []
     for line in map(str.rstrip, text.strip().splitlines()):
         opens = line.lstrip().startswith("def ") and not lines[-1].startswith("class ")

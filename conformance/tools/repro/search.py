@@ -34,9 +34,9 @@ from conformance.tools.repro.observing import Observed, observe
 from conformance.tools.repro.refusing import Reason, refuse_case
 from conformance.tools.repro.steps import last_step
 
-# How long a schedule is shrunk.
+# Seconds for shrinking a schedule.
 SECONDS = 20.0
-# In safetensors' spelling.
+# As safetensors spells them.
 _FLOATING = frozenset({"F32", "F16", "BF16"})
 
 
@@ -130,10 +130,10 @@ def _first(
 
 
 def gathered(session: Session, case: CaseId, reduction: Reduction, entry: Defect | None) -> Found:
-    """What a script of the small schedule needs besides, read from the model.
+    """The model's part of the data for a script of the small schedule.
 
     Raises:
-        NoScriptError: the model cannot be loaded, or the processor gives what no script can say.
+        NoScriptError: the model cannot be loaded, or no script can express the processor's output.
         ModelError: the library cannot build it.
     """
     schedule, symptom, left_out = reduction.schedule, reduction.symptom, reduction.left_out
@@ -165,7 +165,7 @@ def gathered(session: Session, case: CaseId, reduction: Reduction, entry: Defect
         model_file=_needed_file(library, family),
         processed=given,
         joined=joined_of(join, requests, given, str(case)),
-        # The engine that repeats the single stream does no more work than it.
+        # The engine that repeats the single stream does only the single stream's work.
         whole=symptom.kind.batch and not getattr(subject.model, "takes_pieces", True),
         left_out=left_out,
         driven=engine.repro_calls(),
@@ -174,7 +174,7 @@ def gathered(session: Session, case: CaseId, reduction: Reduction, entry: Defect
 
 
 def with_plain_config(session: Session, found: Found) -> Found:
-    """The same without fields of the config that are the library's defaults; takes some seconds."""
+    """``found`` without the config's fields that are the library's defaults; takes some seconds."""
     subject = session.subject(found.case)
     paths = defaults(subject.library, subject.family)
     config = _completed(subject.library, minimal_config(subject.family.config, paths))
@@ -190,7 +190,7 @@ def _completed(library: Library, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _following(subject: Subject, schedule: Schedule) -> dict[str, str]:
-    """For requests that continue another one's answer, that one: answers depend on the weights."""
+    """The request that each continued request continues: its answer depends on the weights."""
     if schedule.options.prefix_caching is None or schedule.options.kv is not None:
         return {}
     answers = {

@@ -11,8 +11,8 @@ from conformance.core.trace import Trace
 def by_steps(schedule: Schedule, trace: Trace) -> Schedule:
     """The schedule with each trigger replaced by the step before which it fired in ``trace``.
 
-    A step that failed is not in the trace: what was due then fired before it.
-    What never fired is left out.
+    A failed step is not in the trace; events that were due by then fired before it. Triggers that
+    never fired are left out.
     """
     end = len(trace.steps)
     arrivals, removals, probes = [], [], []
@@ -39,8 +39,8 @@ def by_steps(schedule: Schedule, trace: Trace) -> Schedule:
 def events(schedule: Schedule) -> list[tuple[int, str, list[str]]]:
     """The events: before which step, ``insert`` or ``remove``, and the requests.
 
-    Of one step arrivals come first, but for those that follow a removal in the schedule's sense:
-    ``by_steps`` has no such.
+    Within a step, arrivals come first, except those that the schedule triggers by a removal;
+    ``by_steps`` leaves none of those.
     """
     found = [
         (arrival.when.count, "insert", [r.request_id for r in arrival.requests])
@@ -63,7 +63,7 @@ def _first(trace: Trace, arrival: Arrival) -> int | None:
 
 
 def _due(trace: Trace, trigger: Trigger) -> bool:
-    """Whether it fired after the last step that is seen, before the one that failed."""
+    """Whether the trigger fired after the last recorded step, before the one that failed."""
     name = trigger.request_id
     if trace.failure is None:
         return False

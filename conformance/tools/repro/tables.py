@@ -15,16 +15,16 @@ from conformance.core.user_files import typed_json
 from conformance.tools.repro.known_scripts import KnownScript
 
 TABLE = "table.jsonl"
-"""The table's name in the folder that scripts are written to."""
+"""The table's name in the scripts folder."""
 
 
 def found_before(expectations: Path | None = None) -> dict[str, KnownScript]:
     """The table of ``scripts/`` in a folder of expectations, by default the project's own.
 
-    Empty where there is none.
+    Empty if there is no such table.
 
     Raises:
-        ReproError: it cannot be read.
+        ReproError: the table cannot be read.
     """
     return read_folder((OWN if expectations is None else expectations) / "scripts")
 
@@ -51,10 +51,10 @@ def table_lines(made: Iterable[KnownScript]) -> Iterator[str]:
 
 
 def read_table(text: bytes) -> dict[str, KnownScript]:
-    """What ``table_lines`` wrote, by the entries' ids.
+    """The results that ``table_lines`` wrote, by the entries' ids.
 
     Raises:
-        ReproError: a line is not one of those; says which.
+        ReproError: a line is invalid; says which.
     """
     found = {}
     for number, line in enumerate(text.splitlines(), start=1):
@@ -65,13 +65,13 @@ def read_table(text: bytes) -> dict[str, KnownScript]:
 
 
 def tried_before(made: Mapping[str, KnownScript], entry: Defect) -> bool:
-    """Whether the entry was tried with the release that is installed."""
+    """Whether the entry was tried with the installed release."""
     version = importlib.metadata.version(entry.package)
     return entry.id in made and made[entry.id].version == version
 
 
 def without(made: Iterable[KnownScript]) -> dict[str, list[str]]:
-    """The entries without a script, by the reason that they share; the most frequent first."""
+    """The entries without a script, by their shared reason; the most frequent reason first."""
     groups: dict[str, list[str]] = {}
     for item in made:
         if not item.shows:

@@ -173,7 +173,7 @@ def _together(found: Found) -> dict[str, Any]:
 
 
 def docstring(found: Found, what: str) -> str:
-    """The docstring of the script: what is wrong, and the case and schedule it is from."""
+    """The script's docstring: the defect, and the case and schedule that show it."""
     text = f"{what} From {found.case}, schedule {found.schedule.name} ({found.verdict})."
     lines = textwrap.wrap(text.replace("\\", "/"), WIDTH - 6)
     if source := source_of(found.library.replace("_", "-")):
@@ -182,9 +182,9 @@ def docstring(found: Found, what: str) -> str:
 
 
 def _weights(found: Found) -> list[tuple[Any, ...]]:
-    """Rows of path endings, mean, and deviation, for matrices times the root of the last axis.
+    """Rows of path endings, mean, and deviation (for matrices times the root of the last axis).
 
-    With this scale most matrices have the same deviation, so that few rows are needed.
+    With this scale most matrices have the same deviation, so few rows are needed.
     """
     drawn = {}
     for path, (mean, std) in scales(found.shapes, found.recipe).items():
@@ -200,7 +200,7 @@ def _short(number: float) -> float:
 
 
 def _arrivals(found: Found) -> dict[int, list[str]]:
-    """The requests that arrive before each step, in their order."""
+    """The requests that arrive before each step, in order."""
     steps: dict[int, list[str]] = {}
     for arrival in sorted(found.schedule.arrivals, key=lambda a: a.when.count):
         steps.setdefault(arrival.when.count, []).extend(r.request_id for r in arrival.requests)

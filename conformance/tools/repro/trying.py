@@ -26,27 +26,27 @@ class Tried:
     output: str
 
     def shows(self, mark: str = "") -> bool:
-        """Whether it ran to its end and shows the defect.
+        """Whether the script ran to its end and shows the defect.
 
         Args:
-            mark: for a crash the type and file of the exception that must be raised.
+            mark: for a crash, the type and file of the exception that must be raised.
         """
         ended = self.code == 1 and ("WRONG" in self.output or "FAILED (" in self.output)
         return ended and mark.partition(" ")[0] in self.output
 
     @property
     def last(self) -> str:
-        """Its exit code and the last line that it printed."""
+        """The exit code and the last line of output."""
         return f"exit code {self.code}: {(self.output.splitlines() or ['it printed nothing'])[-1]}"
 
 
 def shown_by(
     found: Found, *, python: str = sys.executable, unittest: bool = False
 ) -> tuple[str, Tried]:
-    """The first of the case's scripts that shows the defect, and how it ended.
+    """The first of the case's scripts that shows the defect, and its result.
 
     Raises:
-        NoScriptError: no script can be written, or none of them shows it.
+        NoScriptError: no script can be written, or none of them shows the defect.
     """
     mark = found.symptom.mark if found.kind.crash else ""
     tries = []
@@ -63,7 +63,7 @@ def try_script(text: str, *, python: str = sys.executable, plugin: bool = False)
 
     Args:
         python: of the environment to run it in, which does not need this project.
-        plugin: it imports an engine's package, which may be in the current folder.
+        plugin: the script imports an engine's package, which may be in the current folder.
     """
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         file = Path(folder) / "repro.py"
@@ -84,9 +84,9 @@ def try_script(text: str, *, python: str = sys.executable, plugin: bool = False)
 
 
 def _environment(*, plugin: bool) -> dict[str, str]:
-    """Without what changes Python's imports, but with the checkouts that are used here.
+    """This process's environment without changes to imports, but with the checkouts used here.
 
-    With ``plugin`` also with the current folder, and what the user has on the path.
+    With ``plugin``, the current folder and the user's path are included too.
     """
     kept = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
     folders = [*source_folders()]
@@ -96,5 +96,5 @@ def _environment(*, plugin: bool) -> dict[str, str]:
 
 
 def _quiet(text: str) -> str:
-    """The text without the lines that libraries print at each import."""
+    """The text without the lines that libraries print at import."""
     return "\n".join(line for line in text.splitlines() if "[transformers]" not in line)

@@ -1,7 +1,7 @@
 """Checks call by call that an adapter keeps the engine protocol, whatever the tokens are.
 
-``checks/`` look at recordings of runs; this looks at each returned value, so that a message can
-name the method of the adapter.
+``checks/`` examine recordings of runs; this module examines each returned value, so that a message
+can name the adapter's method.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from conformance.core.failures import says_unsupported
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import FinishReason, StepOutput, TokenEvent
 
-# After this many steps without a token or a piece of prompt the run has stalled.
+# A run has stalled after this many steps without a token or a piece of prompt.
 _IDLE_STEPS = 8
-# How far the sum of a step's probabilities may be from 1, in half precision.
+# How far the sum of a step's probabilities may be from 1 in half precision.
 _SUM_SLACK = 0.05
 
 
@@ -77,7 +77,7 @@ class _Contract:
         self._over: dict[str, str] = {}
 
     def decode(self, requests: Sequence[Request]) -> None:
-        """Insert all, step until each has ended, and two more times."""
+        """Insert all requests, step until each has ended, then take two more steps."""
         self._insert(requests)
         self._to_the_end()
 
@@ -102,7 +102,7 @@ class _Contract:
         return renamed
 
     def _to_the_end(self) -> None:
-        """Step until each has ended, and two more times; each must return the tokens it was fed."""
+        """Step until each has ended, then twice more; each must return the tokens it was fed."""
         while len(self._over) < len(self._produced):
             self._step_until_progress()
         self._check_idle()
@@ -128,7 +128,7 @@ class _Contract:
         raise Broken(f"step() gave nothing {_IDLE_STEPS} times in a row while {waiting} waits")
 
     def _check_idle(self) -> None:
-        """Two more steps, without any event; then nothing may be held."""
+        """Take two more steps, without any event; then nothing may be held."""
         for _ in range(2):
             self._step()
         held = [name for name, stage in self._stages().items() if stage is not Stage.FINISHED]
@@ -136,7 +136,7 @@ class _Contract:
             raise Broken(f"stages() still names {', '.join(held)} after all have ended")
 
     def _step(self) -> bool:
-        """One step; whether it gave a token or processed a prompt."""
+        """Take one step; return whether it gave a token or processed a prompt."""
         output = _called(self._kind, "step()", self._engine.step)
         if not isinstance(output, StepOutput):
             raise Broken(f"step() gave {_kind(output)}, must give a StepOutput")
@@ -212,7 +212,7 @@ class _Contract:
 
 
 def _called(kind: type[Engine], what: str, call: Any) -> Any:
-    """The result of a call of the adapter; its exceptions are classified by their origin."""
+    """The result of a call to the adapter; its exceptions are classified by their origin."""
     try:
         return call()
     except Exception as error:

@@ -22,7 +22,7 @@ from conformance.scenarios.build import SHORT, TWO, text_request, together
 from conformance.tools.smoke.contract import Broken, Wrong, keep_contract
 
 _DTYPE = "float32"
-# Prompts and outputs of different lengths: padding, and a row that leaves.
+# Prompts and outputs of different lengths cause padding and make one row leave early.
 _OUTPUTS = {SHORT: 3, TWO: 5}
 
 
@@ -38,7 +38,7 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Smoke:
-    """The result of one engine on one family, and the command that repeats it."""
+    """The result of one engine on one family, and the command that repeats the run."""
 
     engine: str
     family: str
@@ -48,7 +48,7 @@ class Smoke:
 
     @property
     def rerun(self) -> str:
-        """The command that repeats only this."""
+        """The command that repeats only this run."""
         named = ("--engine", self.engine, "--family", self.family)
         return shlex.join(["conformance", "smoke", *named, *self.options])
 
@@ -60,10 +60,10 @@ class Smoke:
 def smoke(registry: Registry, engine: str, family: str, *, options: Sequence[str] = ()) -> Smoke:
     """Run ``engine`` on ``family`` for a few steps.
 
-    The adapter is checked first: one that violates the protocol says nothing about its engine.
+    The adapter is checked first: if it violates the protocol, the engine cannot be judged.
 
     Args:
-        options: of the command line, which a rerun needs too.
+        options: command-line options, which a rerun needs too.
     """
     try:
         state, what = _tried(registry, CaseId(engine, family, "smoke", _DTYPE, 0))

@@ -14,7 +14,7 @@ import msgspec
 from conformance.core.schedule import Schedule
 
 FORMAT = 1
-"""Of exported vectors; a manifest of another number is refused."""
+"""Version of the format of exported vectors; a manifest with another number is refused."""
 
 MANIFEST = "manifest.json"
 GOLDEN = "golden.json"
@@ -90,11 +90,11 @@ class ScenarioFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def sealed(manifest: Manifest) -> Manifest:
-    """The manifest with the digest that fits it."""
+    """The manifest with its digest filled in."""
     return msgspec.structs.replace(manifest, digest=digest_of(manifest))
 
 
 def digest_of(manifest: Manifest) -> str:
-    """SHA-256 over all that the manifest says, its digest aside."""
+    """SHA-256 over the manifest without its digest."""
     plain = msgspec.structs.replace(manifest, digest="")
     return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()

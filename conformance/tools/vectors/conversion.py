@@ -20,8 +20,8 @@ Rows = Mapping[tuple[str, int], np.ndarray]
 def trace_of(run: Run, schedule: Schedule, rows: Rows) -> Trace:
     """The run as a trace of ``schedule``; each token is a step of its own.
 
-    Events that wait need a record at a moment at which they were due; otherwise they are among
-    those that the trace ``missed``.
+    Events with a trigger need a record at a moment when they were due; otherwise the trace lists
+    them as ``missed``.
 
     Raises:
         VectorsError: the run has requests that the schedule lacks, or tokens before the arrival;
@@ -70,7 +70,7 @@ class _Converter:
                 )
             elif isinstance(record, End):
                 self._held = record.cache_bytes
-        # A last step without events, whose stages are those at the end.
+        # A last step without events records the stages at the end.
         self._steps.append(Step(len(self._steps), dict(self._stages), StepOutput()))
         return Trace(
             self._schedule,
@@ -148,7 +148,7 @@ class _Converter:
             self._late.append(f"{_described(item)}; it came at another moment")
 
     def _reached(self, when: Trigger) -> bool:
-        """Whether the moment has come, as far as a trace shows: it has no progress of prompts."""
+        """Whether the trigger has fired, as far as a trace shows: it has no progress of prompts."""
         if when.request_id is None:
             return True
         stage = self._stages.get(when.request_id)

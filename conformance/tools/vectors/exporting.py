@@ -1,4 +1,4 @@
-"""Writes vectors: for each family its checkpoint, its schedules, and their goldens."""
+"""Writes vectors: each family's checkpoint, schedules, and goldens."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ Report = Callable[[str], object]
 def export(
     session: Session, cases: Sequence[CaseId], folder: Path, *, report: Report = lambda _: None
 ) -> Manifest:
-    """Write the vectors of ``cases``, which are of one engine, dtype and seed, to a new folder.
+    """Write the vectors of ``cases``, which share one engine, dtype and seed, to a new folder.
 
-    The folder appears whole or not at all. What cannot be exported is named in the manifest.
+    The folder appears complete or not at all. The manifest names everything that was left out.
 
     Args:
-        report: called with a sentence for each family that is done.
+        report: called with a sentence for each finished family.
 
     Raises:
         VectorsError: the folder exists already or cannot be written, or nothing can be exported.
@@ -73,7 +73,7 @@ def check_new(folder: Path) -> None:
     """Check that the folder does not exist.
 
     Raises:
-        VectorsError: it does.
+        VectorsError: the folder exists.
     """
     if folder.exists():
         raise VectorsError(f"{folder} exists already: name a new folder")
@@ -181,7 +181,7 @@ def _schedules(
 
 
 def _write_scenario(place: Path, scenario: Scenario, exported: Iterable[Exported]) -> None:
-    """One line for each schedule."""
+    """Write one line for each schedule."""
     file = ScenarioFile(scenario.name, scenario.summary, tuple(exported))
     lines = ",\n".join("  " + msgspec.json.encode(item).decode() for item in file.schedules)
     head = f' "scenario": {json.dumps(file.scenario)},\n "summary": {json.dumps(file.summary)}'
@@ -209,7 +209,7 @@ def _write_golden(place: Path, subject: Subject, recorder: Recorder, case: CaseI
         tuple(recorder.recorded.values()),
     )
     text = to_text(golden)
-    parse_golden(text, path=str(place / GOLDEN))  # what is written can be read
+    parse_golden(text, path=str(place / GOLDEN))  # checks that the written text can be read
     (place / GOLDEN).write_text(text, encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Judges an external engine's trace by the same checks as adapters; pure, without a model."""
+"""Judges an external engine's trace with the same checks as adapters; pure, without a model."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Judgement:
     """The results of a trace.
 
     Attributes:
-        results: one for each engine, family and scenario, in the order they come.
-        unplayed: schedules of the played families that the trace lacks, as
-            ``family/scenario/schedule``, and families without any.
+        results: one for each engine, family and scenario, in order of appearance.
+        unplayed: schedules of the trace's families that the trace lacks, as
+            ``family/scenario/schedule``, and families without any run.
     """
 
     results: tuple[CaseResult, ...]
@@ -53,7 +53,7 @@ class _Judged:
 def judge_trace(trace: Path, vectors: Path) -> Judgement:
     """The verdicts on a trace.
 
-    All runs of a scenario, forced and free, make one case. A scenario's witnesses are not
+    All runs of a scenario, forced and free, form one case. A scenario's witnesses are not
     required: a trace does not show the engine's passes.
 
     Raises:
@@ -71,7 +71,7 @@ def judge_trace(trace: Path, vectors: Path) -> Judgement:
 
 
 def result_text(result: CaseResult, *, rerun: str) -> str:
-    """The result as text: one line if it is good, else the failure message."""
+    """The result as text: one line if it is good, otherwise the failure message."""
     if not result.verdict.good:
         return failure_message(result, rerun=rerun)
     ratio = "" if result.ratio is None else f", at most {result.ratio:.2g} times the noise"

@@ -35,7 +35,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one schedule: its header, then all that happened."""
+    """One run of one schedule: its header, then all events."""
 
     where: str
     header: Header
@@ -48,7 +48,7 @@ class Run:
 
 
 def read_trace(path: Path) -> tuple[Run, ...]:
-    """The runs of a trace file.
+    """Read the runs of a trace file.
 
     Raises:
         VectorsError: the file cannot be read, a line is not a record, or a run is incomplete; names
@@ -111,14 +111,14 @@ def _record(line: str, where: str, *, last: bool) -> Record:
 
 
 def _check_names(record: Record, where: str) -> None:
-    """Names are printed; an unseen character is no part of one."""
+    """Check names, which are printed: they must not contain invisible characters."""
     values = (getattr(record, field) for field in record.__struct_fields__)
     if not all(is_plain(value) for value in values if isinstance(value, str)):
         raise VectorsError(f"{where}: a text holds characters that cannot be seen")
 
 
 def _not_finite(line: str) -> bool:
-    """Whether the line is JSON but for NaN and Infinity, which some writers put there."""
+    """Whether the line is JSON except for NaN and Infinity, which some writers emit."""
     met: list[str] = []
     try:
         json.loads(line, parse_constant=met.append)
@@ -128,7 +128,7 @@ def _not_finite(line: str) -> bool:
 
 
 def _check_format(line: str, where: str) -> None:
-    """Check a header's format; first, since another format may have other fields."""
+    """Check a header's format before all else, since another format may have other fields."""
     raw = parse_json(line, where, VectorsError)
     if not isinstance(raw, dict) or raw.get("record") != "header":
         return
@@ -144,7 +144,7 @@ def _name(record: Record) -> str:
 
 @dataclass
 class _Begun:
-    """A run that is being read, and the state that its next lines must agree with."""
+    """A run that is being read, and the state with which its next lines must agree."""
 
     where: str
     header: Header
@@ -154,7 +154,7 @@ class _Begun:
     _forced: bool | None = None
 
     def add(self, line: Line) -> None:
-        """Add the line, if it agrees with those before it."""
+        """Add the line if it agrees with the previous ones."""
         record = line.record
         if isinstance(record, Token):
             self._check_token(record, line.where)

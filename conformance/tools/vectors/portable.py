@@ -24,10 +24,10 @@ _PLAIN_SAMPLERS = {"temp", "top_p", "min_p", "top_k"}
 
 
 def portable(schedule: Schedule, scenario: str) -> tuple[Schedule | None, tuple[LeftOut, ...]]:
-    """The part of a schedule that can be exported, and what is left out of it.
+    """The part of a schedule that can be exported, and the parts left out.
 
-    Requests that sample with a library's random numbers are left out. A schedule in which another
-    request waits for one of them is left out as a whole, as is one with options of one library.
+    Requests that sample with a library's random numbers are left out. A schedule is left out as a
+    whole if another request waits for one of them, or if it has options of one library.
     """
 
     def left(reason: str, request: str = "") -> LeftOut:
@@ -48,7 +48,7 @@ def portable(schedule: Schedule, scenario: str) -> tuple[Schedule | None, tuple[
 
 
 def _of_schedule(schedule: Schedule) -> str:
-    """Why the whole schedule is specific to one library; empty if it is not."""
+    """Why the whole schedule is specific to one library; empty if it is portable."""
     options, requests = schedule.options, schedule.requests
     reasons = {
         "quantized caches round as one library's kernels do": options.kv is not None,
@@ -95,7 +95,7 @@ def _without(schedule: Schedule, names: Set[str]) -> Schedule:
 
 
 def _needed(schedule: Schedule) -> set[str]:
-    """The requests that a schedule mentions besides those that arrive."""
+    """The requests that a schedule mentions in addition to those that arrive."""
     waited = {when.request_id for when in triggers(schedule) if when.request_id is not None}
     sources = {r.continues.request_id for r in schedule.requests if r.continues is not None}
     return waited | sources | schedule.removed_ids

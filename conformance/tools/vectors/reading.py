@@ -23,11 +23,11 @@ from conformance.tools.vectors.contents import (
     digest_of,
 )
 
-_SHOWN = 200  # characters of a name
+_SHOWN = 200  # characters of a name that are shown
 
 
 class Vectors:
-    """A folder of exported vectors. Files are read when they are first needed.
+    """A folder of exported vectors, whose files are read when they are first needed.
 
     Raises:
         VectorsError: the folder has no manifest, or it is malformed, edited or of another format.
@@ -41,7 +41,7 @@ class Vectors:
         self._whole: set[str] = set()
 
     def family(self, name: str) -> FamilyVectors:
-        """What there is of a family.
+        """The manifest's entry for a family.
 
         Raises:
             VectorsError: the vectors have no such family.
@@ -94,7 +94,7 @@ class Vectors:
         return self._goldens[family]
 
     def _read(self, family: str, name: str) -> tuple[Path, bytes]:
-        """A file of the family, after checking the digests of all its files."""
+        """Read a file of the family after checking the digests of all its files."""
         place = f"{family}/{name}"
         files = self.family(family).files
         if place not in files:

@@ -13,7 +13,7 @@ import msgspec
 from conformance.core.trace import FinishReason
 
 FORMAT = 1
-"""Of traces; a header of another number is refused."""
+"""Version of the trace format; a header with another number is refused."""
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Shown = tuple[Count, float | None]

@@ -19,7 +19,7 @@ class Recorder:
     """Records requests of one family; equal ones with the same prefill chunking share a golden.
 
     Attributes:
-        recorded: all that was recorded, by golden id.
+        recorded: all recorded streams, by golden id.
         checked: how many of them were compared with the pass without a cache.
     """
 
@@ -66,7 +66,7 @@ class Recorder:
         if check is not None and not check.deviation.within_noise:
             raise GoldenError(f"{name}: the single stream disagrees with the pass without a cache")
         self.checked += check is not None
-        # From many runs: judging a trace has no model to measure more.
+        # From many runs: no model is available to measure more when a trace is judged.
         noise = self._oracle.envelope(request, options, schedule, runs=THOROUGH_RUNS)
         source = request.continues
         if source is not None:
@@ -90,12 +90,12 @@ class Recorder:
     def _key(self, request: Request, schedule: Schedule) -> Any:
         """A key that is equal for requests with the same single stream."""
         plain = msgspec.structs.replace(request, request_id="")
-        if request.continues is not None:  # its history is another request's
+        if request.continues is not None:  # its history belongs to another request
             return (schedule.name, msgspec.json.encode(schedule), msgspec.json.encode(request))
         size = min(schedule.options.prefill_step_size, max(len(request.prompt) - 1, 1))
         return (msgspec.json.encode(plain), size)
 
 
 def _floats(values: np.ndarray) -> list[float]:
-    """The shortest decimals that read back as the same float32."""
+    """The shortest decimals that parse to the same float32."""
     return [float(str(value)) for value in values.astype(np.float32)]

@@ -1,9 +1,9 @@
 """Sparse logprobs as tables that the checks can compare.
 
 A golden and a trace each list only their most likely tokens. A token that one side does not list is
-at most as likely as the least likely one that it lists. Where only one side lists a token, the
-other gets the nearest value that this bound allows, so that only differences beyond it count.
-Tokens that neither lists are minus infinity on both sides, which is no difference.
+at most as likely as the least likely one that it lists. If only one side lists a token, the other
+gets the nearest value that this bound allows, so that only differences beyond it count. A token
+that neither side lists is minus infinity on both, which is no difference.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def row(shown: Shown, vocab: int) -> np.ndarray:
 
 
 def row_pair(want: Shown, got: Shown, vocab: int) -> tuple[np.ndarray, np.ndarray]:
-    """One step's logprobs as the golden has them, and as the trace has them.
+    """One step's logprobs in the golden and in the trace.
 
     Shapes:
         both results float32 ``[vocab]``, like ``row``, except for tokens that only one side lists.
@@ -43,6 +43,6 @@ def row_pair(want: Shown, got: Shown, vocab: int) -> tuple[np.ndarray, np.ndarra
 
 
 def _least(table: np.ndarray) -> float:
-    """The least finite logprob; infinity if there is none, as then there is no bound."""
+    """The least finite logprob; infinity if there is none, since then there is no bound."""
     finite = table[np.isfinite(table)]
     return float(finite.min()) if finite.size else math.inf

@@ -1,4 +1,4 @@
-"""The published JSON Schemas: of the lines of a trace, and of the files of exported vectors."""
+"""The published JSON Schemas: for the lines of a trace, and for the files of exported vectors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def published_schema(name: str) -> dict[str, Any]:
 
 
 def derived_schema(name: str) -> dict[str, Any]:
-    """The schema made from the records; a test compares the published one with it."""
+    """The schema derived from the records; a test compares the published one with it."""
     made = {TRACE: _of_trace, VECTORS: _of_vectors}[name]
     return {"$schema": DIALECT, **cleaned(made())}
 
