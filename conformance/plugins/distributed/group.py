@@ -36,7 +36,7 @@ class Group:
     """Running processes, by rank.
 
     Args:
-size: the number of processes.
+        size: the number of processes.
         how: the way in which a model is split over them.
 
     Attributes:
@@ -69,7 +69,7 @@ size: the number of processes.
     def call(self, call: Call) -> tuple[Reply, ...]:
         """Make the same call in all processes; returns their replies, by rank.
 
-If one process fails, the others may wait for it for ever. Its reply is then the last one,
+        If one process fails, the others may wait for it for ever. Its reply is then the last one,
         and the group cannot be used again.
 
         Raises:

@@ -1,8 +1,8 @@
 """Packages that a model module only looks for, without using them.
 
 ``mlx_lm/models/olmo.py:13`` imports ``hf_olmo`` to see whether it is there, and ends the process
-if it is not. No environment with mlx-vlm can have it: ai2-olmo from 0.6.0 on needs numpy below 2, and
-opencv-python, which mlx-vlm needs, numpy 2; before that it needs torch below 2.4, with which
+if it is not. No environment with mlx-vlm can have it: ai2-olmo from 0.6.0 on needs numpy below 2,
+and opencv-python, which mlx-vlm needs, numpy 2; before that it needs torch below 2.4, with which
 transformers 5 has no models, and ``hf_olmo`` is one; cached-path, which all of them need, needs
 rich below 14.
 """

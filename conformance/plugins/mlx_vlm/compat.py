@@ -107,7 +107,7 @@ def with_end_of_text(config: dict[str, Any]) -> dict[str, Any]:
 def unpads_together() -> bool:
     """Whether the padding of prompts embedded together is cut off before they are sorted.
 
-    Before 0.7.0 the generator gets padded prompts, all of one length, so its sorting by length keeps
+    Before 0.7.0 the generator gets padded prompts of one length, so its sorting by length keeps
     their order.
     """
     return hasattr(generation(), "_unpad_batch_prompts")

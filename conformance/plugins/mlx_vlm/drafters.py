@@ -106,7 +106,7 @@ class DraftEditor:
         return edited
 
     def _edited(self, last: Sequence[int], made: mx.array) -> mx.array:
-        """The edited drafts for ``made``, ``[rows, tokens]``; ``last`` precedes each row's draft."""
+        """The edited drafts ``made``, ``[rows, tokens]``; ``last`` precedes each row's draft."""
         if not self._next:
             self._round += 1
         drafts = np.array(made)

@@ -142,7 +142,7 @@ class MlxVlm(Library):
     ) -> Solo:
         """See ``Library.single_stream``: ``generate_step`` with the same inputs.
 
-        ``generate_step`` passes the ids of a piece as ``inputs``; models with another name for them get
+        ``generate_step`` passes a piece's ids as ``inputs``; models with another name for them get
         whole prompts, as they would have no oracle otherwise. ``again`` has no such workaround.
         """
         model.fresh()

@@ -24,7 +24,7 @@ def draw(media: Media) -> Any:
         ``[samples]`` within +-1.
 
     Raises:
-        ScheduleError: the kind is unknown or the size does not have as many numbers as the kind needs.
+        ScheduleError: the kind is unknown, or its size needs another number of values.
     """
     makers: dict[str, tuple[Callable[[Media], Any], int]] = {
         "image": (_image, 2),

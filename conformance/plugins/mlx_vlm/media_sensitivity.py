@@ -129,7 +129,7 @@ def _dropped(
 
 
 def _layers(value: Any) -> list[mx.array]:
-    """An argument's arrays if all have one shape: a single array, or one for each of some layers."""
+    """An argument's arrays if all have one shape: a single array, or one for each layer."""
     found = value if isinstance(value, list) else [value]
     arrays = [x for x in found if isinstance(x, mx.array) and x.ndim > 1]
     same = len(arrays) == len(found) and len({x.shape for x in arrays}) == 1

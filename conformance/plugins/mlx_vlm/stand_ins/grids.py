@@ -101,7 +101,7 @@ def naflex(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
 
 
 def _grids(args: dict[str, Any], parts: Parts, count: Callable[[int, int], int]) -> dict[str, Any]:
-    """As ``grids``, with ``count(height, width)`` tokens between an image's first and last token."""
+    """As ``grids``, with ``count(height, width)`` tokens between an image's first and last."""
     kind: Any = getattr(importlib.import_module(args["module"]), args["name"])
     processor = kind(**args["options"])
     runs, pixels, shapes = [], [], []

@@ -91,7 +91,7 @@ def _cut(image: Image.Image, side: int) -> list[Image.Image]:
 
 
 def _length(args: dict[str, Any], columns: int, rows: int) -> int:
-    """The number of tokens of an image: SAM and its convolutions make one token of 64 x 64 pixels."""
+    """The number of an image's tokens: SAM and its convolutions make one of 64 x 64 pixels."""
     whole, crop = int(args["whole"]) // 64, int(args["crop"]) // 64
     if not args["rows"]:
         return columns * rows * crop * crop + whole * whole + 1
