@@ -37,7 +37,7 @@ def attention_properties(base: ModuleType, causal: ModuleType) -> list[Property]
 def causal_mask(
     tokens: int, offset: int, window: int | None, right: Sequence[int], left: Sequence[int]
 ) -> np.ndarray:
-    """Which keys each token sees, ``[rows, 1, tokens, offset + tokens]``: none later, no padding."""
+    """Which keys each token sees, ``[rows, 1, tokens, offset + tokens]``: none later or padded."""
     last = offset + tokens
     found = np.zeros((len(left), 1, tokens, last), bool)
     for row, query, key in itertools.product(range(len(left)), range(tokens), range(last)):

@@ -1,4 +1,4 @@
-"""Which keys a query sees: masks of other axes, blocks and windows than the keys are kept in."""
+"""Attention masks whose axes, blocks or windows do not match the kept keys."""
 
 from __future__ import annotations
 

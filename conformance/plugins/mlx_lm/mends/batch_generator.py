@@ -1,4 +1,4 @@
-"""Defects of `BatchGenerator`, and of what the server keeps between requests."""
+"""Defects of `BatchGenerator`, and of the caches that the server keeps between requests."""
 
 from __future__ import annotations
 

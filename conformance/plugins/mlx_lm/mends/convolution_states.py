@@ -1,4 +1,4 @@
-"""The last columns that a layer keeps for its next step: of a shorter row, not its padding."""
+"""Convolution states that hold a shorter row's padding in place of its last columns."""
 
 from __future__ import annotations
 

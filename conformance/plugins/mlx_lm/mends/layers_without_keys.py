@@ -1,4 +1,4 @@
-"""Layers that have no keys of their own: they have no cache, or that of the layer they share."""
+"""Layers without keys of their own: they have no cache, or the cache of the layer they share."""
 
 from __future__ import annotations
 

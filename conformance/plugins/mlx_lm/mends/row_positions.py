@@ -1,4 +1,4 @@
-"""Positions of a batch: one for each row, where a model takes one number for all."""
+"""Positions of rows in models that use one number for the whole batch."""
 
 from __future__ import annotations
 

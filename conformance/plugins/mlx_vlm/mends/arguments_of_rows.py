@@ -1,4 +1,4 @@
-"""Defects of how the arguments of several requests are put together for one prefill."""
+"""Defects of joining the arguments of several requests for one prefill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defects of models that encode a whole prompt and decode beside it: Florence-2, Nemotron Parse."""
+"""Defects of models with an encoder for the whole prompt: Florence-2, Nemotron Parse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defects of falcon_ocr: what each row is given, and masks."""
+"""Defects of falcon_ocr: the arguments of each row, and masks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defects of Mllama: layers that attend to an image beside the sequence, and positions."""
+"""Defects of Mllama: layers that cross-attend to an image, and positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defects of prefix caching: how rows with and without a prefix are put together."""
+"""Defects of prefix caching: joining rows with and without a prefix."""
 
 from __future__ import annotations
 

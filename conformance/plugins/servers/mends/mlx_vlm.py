@@ -1,4 +1,4 @@
-"""Repairs of known defects of ``mlx_vlm.server``."""
+"""Mends of known defects of ``mlx_vlm.server``."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def _keys() -> Iterator[str]:
 
 
 def _targets() -> Iterator[str]:
-    """Draws follow the filtered probabilities, are equal in each batch, and differ from proposals."""
+    """Draws follow the filtered probabilities, equal in all batches, unlike proposals."""
     scores = np.random.default_rng(4).normal(0, 1.5, _VOCAB)
     row = np.asarray(scores - np.log(np.exp(scores).sum()), np.float32)
     many = mx.repeat(mx.array(row)[None], _DRAWS, axis=0)
