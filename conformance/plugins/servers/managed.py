@@ -80,7 +80,7 @@ class ManagedEngine(ServedEngine):
 
     @abstractmethod
     def flags(self) -> Sequence[str]:
-        """The server's options beside its model and port."""
+        """The server's options, without its model and port."""
 
     def launcher(self) -> Sequence[str]:
         """The command that runs Python, if the server has several processes."""
