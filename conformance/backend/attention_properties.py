@@ -1,4 +1,4 @@
-"""What a library's masks and quantized attention must give, by definitions in numpy."""
+"""Checks a library's masks and quantized attention against definitions in numpy."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from conformance.core.properties import Property
 
 _ROWS, _HEADS, _SIZE = 3, 2, 64
 _NOISE = 2e-5
-# Sums of bfloat16 are rounded with each key; three times as far where shares are, too.
+# Sums in bfloat16 are rounded with each key; three times the error if shares are bfloat16 too.
 _HALF = 2**-4
 
 
 def attention_properties(base: ModuleType, causal: ModuleType) -> list[Property]:
-    """Those of a library's ``models/base.py``, and of what has ``create_causal_mask``."""
+    """The properties of a library's ``models/base.py`` and of ``create_causal_mask``."""
     file, masks = (f"{one.__name__.replace('.', '/')}.py" for one in (base, causal))
     attention = ("quantized_scaled_dot_product_attention", "scaled_dot_product_attention")
     names = (*attention, "align_attention_mask_to_scores", "dequantize_kv_state")
@@ -37,7 +37,7 @@ def attention_properties(base: ModuleType, causal: ModuleType) -> list[Property]
 def causal_mask(
     tokens: int, offset: int, window: int | None, right: Sequence[int], left: Sequence[int]
 ) -> np.ndarray:
-    """What each token sees, ``[rows, 1, tokens, offset + tokens]``: nothing later, no padding."""
+    """Which keys each token sees, ``[rows, 1, tokens, offset + tokens]``: none later or padded."""
     last = offset + tokens
     found = np.zeros((len(left), 1, tokens, last), bool)
     for row, query, key in itertools.product(range(len(left)), range(tokens), range(last)):
@@ -66,7 +66,7 @@ def _causal(module: ModuleType) -> Iterator[str]:
 
 
 class _Asked:
-    """Stands for a cache: what mask it is asked for."""
+    """Replaces a cache and records which mask it is asked for."""
 
     def __init__(self) -> None:
         self.given: Any = None
@@ -80,7 +80,7 @@ class _Asked:
 
 
 def _of_model(module: ModuleType) -> Iterator[str]:
-    """The cache's own, where it has one; none for one token; an array where one is needed."""
+    """A model's mask: the cache's own if it has one, none for one token, else an array."""
     five, one = mx.zeros((2, 5, 3)), mx.zeros((2, 1, 3))
     for hidden, window, array in itertools.product((five, one), (None, 3), (False, True)):
         asked = _Asked()
@@ -121,18 +121,18 @@ def _drawn(seed: int, heads: int, tokens: int) -> mx.array:
 
 
 def _packed(arrays: Sequence[mx.array], group: int, bits: int) -> tuple[list[Any], list[mx.array]]:
-    """Arrays quantized, and what they stand for then."""
+    """The quantized arrays, and their dequantized values."""
     found = [mx.quantize(one, group_size=group, bits=bits) for one in arrays]
     return found, [mx.dequantize(*one, group_size=group, bits=bits) for one in found]
 
 
 def attention(qkv: Sequence[Any], scale: float, seen: Any, more: Any = 0.0) -> np.ndarray:
-    """Softmax over what is seen, of shared keys and values.
+    """Softmax attention over the visible keys, with shared keys and values.
 
     Args:
         qkv: queries, keys and values, ``[rows, heads, tokens, size]``.
         seen: which keys each token sees, with the axes of scores.
-        more: what is added to scores.
+        more: added to the scores.
     """
     q, k, v = (np.array(x).astype(np.float64) for x in qkv)
     each = q.shape[1] // k.shape[1]
@@ -143,7 +143,7 @@ def attention(qkv: Sequence[Any], scale: float, seen: Any, more: Any = 0.0) -> n
 
 
 def _quantized(module: ModuleType) -> Iterator[str]:
-    """Beside the same with what the quantized keys and values stand for."""
+    """Quantized attention, compared with attention over the dequantized keys and values."""
     call = module.quantized_scaled_dot_product_attention
     for heads, tokens, (group, bits) in itertools.product(
         (_HEADS, 2 * _HEADS, 3 * _HEADS), (1, 4), ((64, 8), (32, 4))
@@ -173,7 +173,7 @@ def _quantized(module: ModuleType) -> Iterator[str]:
 
 
 def _half(module: ModuleType) -> Iterator[str]:
-    """Of many keys in half precision: shares are summed up in single precision."""
+    """Many keys in half precision: shares must be summed in single precision."""
     queries, keys, values = _drawn(1, _HEADS, 1), _drawn(2, _HEADS, 256), _drawn(3, _HEADS, 256)
     packed, plain = _packed((keys, values + 4), 64, 8)
     half = [tuple(x if x.dtype == mx.uint32 else x.astype(mx.bfloat16) for x in p) for p in packed]
@@ -185,7 +185,7 @@ def _half(module: ModuleType) -> Iterator[str]:
 
 
 def _which(module: ModuleType) -> Iterator[str]:
-    """A cache's bits decide; sinks are refused with them, and taken without."""
+    """The cache's bits select the function; sinks are refused with bits and taken without."""
     queries, keys, values = _drawn(1, 4, 2), _drawn(2, _HEADS, 7), _drawn(3, _HEADS, 7)
     call, lower = module.scaled_dot_product_attention, np.tri(2, 7, 5, dtype=bool)
     for group, bits in ((64, 8), (32, 4)):
@@ -209,7 +209,7 @@ def _which(module: ModuleType) -> Iterator[str]:
         if np.abs(np.array(got) - attention((queries, keys, values), 0.3, seen)).max() > _NOISE:
             yield f"with the mask {mask} it is another"
         got = call(queries, keys, values, None, scale=0.3, mask=mask, sinks=mx.array(sinks))
-        # A sink is one more key, of no value, whose score is given.
+        # A sink is one more key with a given score and no value.
         zero = np.zeros((_ROWS, _HEADS, 1, _SIZE), np.float32)
         more = np.zeros((4, 2, 8))
         more[..., 7] = sinks[:, None]

@@ -1,4 +1,4 @@
-"""What a batch generator must give for a row: its answer token by token, and what decides it."""
+"""The answer that a batch generator must give for a row, and the samplers that decide it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BIAS = np.random.default_rng(23).normal(0, 2, (VOCAB, VOCAB)).astype(np.float32
 
 
 class Biased:
-    """A logits processor: what it adds hangs on each token that it is given."""
+    """A logits processor whose bias depends on each token of its history."""
 
     def __init__(self, number: int, *, at_once: bool = False) -> None:
         """``at_once``: a decoding step with it ends a call of ``next``."""
@@ -22,40 +22,40 @@ class Biased:
         self.requires_immediate_decode_yield = at_once
 
     def added(self, tokens: Sequence[int]) -> np.ndarray:
-        """What is added to the logits after these."""
+        """The bias for the logits after these tokens."""
         weights = np.arange(1, len(tokens) + 1) + self._number
         return np.asarray(_BIAS[int((np.array(tokens, int) * weights).sum()) % VOCAB])
 
     def __call__(self, tokens: mx.array, logits: mx.array) -> mx.array:
-        """As the library calls it."""
+        """The processed logits, as the library calls a processor."""
         if logits.shape != (1, VOCAB):
             raise ValueError(f"a processor is given logits of {logits.shape}")
         return logits + mx.array(self.added(np.array(tokens).tolist()))
 
 
 class ByLastToken(Biased):
-    """It is given only the last token while it decodes."""
+    """A processor that gets only the last token during decoding."""
 
     def __call__(self, tokens: mx.array, logits: mx.array) -> mx.array:
-        """With the prompt."""
+        """Process logits after the prompt."""
         self._tokens: list[int] = np.array(tokens).tolist()
         return super().__call__(tokens, logits)
 
     def process_last_token(self, token: int, logits: mx.array) -> mx.array:
-        """With a token that it chose."""
+        """Process logits after a generated token."""
         self._tokens.append(token)
         return super().__call__(mx.array(self._tokens), logits)
 
 
 class Forcing:
-    """A thinking budget: after so many tokens the next one is given."""
+    """A thinking budget: after a number of tokens, the next one is forced."""
 
     def __init__(self, after: int, token: int) -> None:
         self.after, self.token = after, token
         self._seen = 0
 
     def __call__(self, token: int) -> None:
-        """A token was chosen."""
+        """Count a chosen token."""
         if not isinstance(token, int):
             raise TypeError(f"a budget is given {token!r}")
         self._seen += 1
@@ -66,15 +66,15 @@ class Forcing:
 
 
 class Ranked:
-    """A sampler with positions: of its token's rank its position decides."""
+    """A sampler with positions: the position of a token decides its rank."""
 
     @staticmethod
     def rank(position: int) -> int:
-        """The rank of the token, from the best one."""
+        """The rank of the token, counted from the best."""
         return position % 3
 
     def __call__(self, _: mx.array) -> mx.array:
-        """Never called: positions are known."""
+        """Raise: positions are known, so this must not be called."""
         raise ValueError("a sampler with positions is called without any")
 
     def sample_target(
@@ -92,10 +92,10 @@ class Asked:
     """A request.
 
     Attributes:
-        hidden: embeddings of the prompt; those of tokens by default.
-        positions: of the prompt; from 0 by default.
-        delta: what is added to positions afterwards.
-        key: of what it has beside tokens: a tenant's, an image's.
+        hidden: embeddings of the prompt; by default the tokens' embeddings.
+        positions: positions of the prompt; by default from 0.
+        delta: added to positions after the prompt.
+        key: the hash of other content than tokens, such as a tenant or an image.
     """
 
     tokens: list[int]
@@ -108,13 +108,13 @@ class Asked:
     budget: tuple[int, int] | None = None
 
     def embeddings(self) -> np.ndarray:
-        """Those of the prompt."""
+        """The embeddings of the prompt."""
         return EMBEDDINGS[self.tokens] if self.hidden is None else self.hidden
 
 
 @dataclass(frozen=True)
 class Token:
-    """One that is given; of one that was forced no logprob is defined.
+    """One token of an answer; a forced token has no defined logprob.
 
     Attributes:
         scores: the logprobs of all tokens.
@@ -139,10 +139,10 @@ def answer(
     """The tokens of a request by itself.
 
     Args:
-        stops: what ends an answer, if its last tokens are these.
-        rank: of the token that is taken at a position of the answer.
-        logprobs: whether they are asked for.
-        top: how many of the best are asked for, too.
+        stops: sequences of tokens that end an answer.
+        rank: returns the rank of the token to take at a position of the answer.
+        logprobs: whether logprobs are requested.
+        top: the number of best tokens whose logprobs are also requested.
     """
     hidden, context = asked.embeddings(), list(asked.tokens)
     at = np.arange(len(context)) if asked.positions is None else asked.positions

@@ -1,4 +1,4 @@
-"""What a library's logits processors must give, by definitions in numpy."""
+"""Checks a library's logits processors against definitions in numpy."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy as np
 from conformance.core.properties import Property
 
 _VOCAB = 12
-# A context is as long as this without a size of its own.
+# The default length of a context.
 _CONTEXT = 20
 _NOISE = 1e-5
-# Of a row: the oldest are outside of every context, some are there twice; some logits are negative.
+# A row: the oldest tokens are outside of every context, some occur twice; some logits are negative.
 _TOKENS = (11, *(10,) * 3, *(0, 1, 2, 1, 3, 0) * 3, 4, 1)
 _BIAS = {3: -1.5, 7: 0.25, 0: 2.0}
 _PENALTIES = ("repetition", "presence", "frequency")
@@ -25,7 +25,7 @@ Penalty = Callable[[np.ndarray, Sequence[int], float], np.ndarray]
 
 
 def processor_properties(module: ModuleType) -> list[Property]:
-    """Those of a library's ``sample_utils``."""
+    """The properties of a library's ``sample_utils``."""
     file = f"{module.__name__.replace('.', '/')}.py"
     made = ("make_logits_processors*",)
     found = [
@@ -38,18 +38,18 @@ def processor_properties(module: ModuleType) -> list[Property]:
 
 
 def repetition(logits: np.ndarray, context: Sequence[int], penalty: float) -> np.ndarray:
-    """Logits of tokens of the context, divided if they are positive and multiplied if not."""
+    """Logits with tokens of the context divided by the penalty if positive, else multiplied."""
     seen = np.isin(np.arange(logits.size), context)
     return np.where(seen, np.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
 def presence(logits: np.ndarray, context: Sequence[int], penalty: float) -> np.ndarray:
-    """Those of tokens of the context are less, by the same however often they are there."""
+    """Logits with the penalty subtracted once for each token of the context."""
     return np.asarray(logits - penalty * np.isin(np.arange(logits.size), context))
 
 
 def frequency(logits: np.ndarray, context: Sequence[int], penalty: float) -> np.ndarray:
-    """Those of tokens of the context are less for each time that they are there."""
+    """Logits with the penalty subtracted for each occurrence of a token in the context."""
     return np.asarray(logits - penalty * np.bincount(context, minlength=logits.size))
 
 
@@ -57,7 +57,7 @@ _RULES: dict[str, Penalty] = dict(zip(_PENALTIES, (repetition, presence, frequen
 
 
 def _logits() -> np.ndarray:
-    """Of both signs, some between 0 and 1."""
+    """Logits of both signs, some between 0 and 1."""
     sizes = np.arange(_VOCAB, dtype=np.float32) / 2 + 0.25
     return np.asarray(sizes * np.where(np.arange(_VOCAB) % 2, -1, 1), np.float32)
 
@@ -75,7 +75,7 @@ def _off(
 
 
 def _each(module: ModuleType, name: str) -> Iterator[str]:
-    """Of histories of each length, with contexts of each, by itself and where all are made."""
+    """Histories and contexts of each length, with the processor made alone and with all others."""
     rule, make = _RULES[name], getattr(module, f"make_{name}_penalty")
     for size in (None, 1, 3, _CONTEXT, 50):
         own = {} if size is None else {"context_size": size}
@@ -103,7 +103,7 @@ def _each(module: ModuleType, name: str) -> Iterator[str]:
 
 
 def _together(module: ModuleType) -> Iterator[str]:
-    """What is asked for and no more: a bias, and penalties on top of it."""
+    """Only the requested processors: a bias, and penalties on top of it."""
     make = module.make_logits_processors
     nothings: list[dict[str, Any]] = [{}, {"logit_bias": {}}]
     for nothing in (*nothings, {f"{name}_penalty": 0.0 for name in _PENALTIES}):

@@ -1,8 +1,8 @@
-"""A library's sampler beside the same rules written a second time, with the same random numbers.
+"""Compares a library's sampler with a second implementation, using the same random numbers.
 
-What a sampler draws differs between a batch and a single stream, which share no random numbers. So
-here it draws from a batch's logprobs, and what it draws is compared with what the rules give for
-each row: nucleus, least share, XTC and the likeliest, in mlx-lm's order.
+A batch and a single stream share no random numbers, so their sampled tokens differ. Here the
+sampler draws from a batch's logprobs, and its tokens are compared with a second implementation of
+the rules for each row: nucleus, least share, XTC and top-k, in mlx-lm's order.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from conformance.backend.sampling import SamplerFn
 
 
 class ComparedSampler:
-    """Takes the likeliest token, so that a batch is comparable; what it would draw is kept.
+    """Takes the likeliest token, so that a batch is comparable, and records the drawn tokens.
 
     Args:
         library: the library's sampler, with random numbers of mlx's own state.
-        args: what it was made with, by mlx-lm's names.
+        args: the sampler's arguments, by mlx-lm's names.
     """
 
     def __init__(self, library: SamplerFn, args: Mapping[str, Any]) -> None:
@@ -32,7 +32,7 @@ class ComparedSampler:
         self._drawn: list[tuple[mx.array, mx.array]] = []
 
     def __call__(self, logprobs: mx.array) -> mx.array:
-        """``[rows, vocab]`` in, ``[rows]`` out."""
+        """The likeliest tokens ``[rows]`` of logprobs ``[rows, vocab]``."""
         self._calls += 1
         given = _untied(logprobs)
         mx.random.seed(self._calls)
@@ -42,14 +42,14 @@ class ComparedSampler:
         return mx.argmax(logprobs, axis=-1)
 
     def drawn(self) -> list[tuple[list[int], list[int]]]:
-        """Of each call since the last time: the library's tokens, and those of the rules."""
+        """For each call since the last time, the library's tokens and the rules' tokens."""
         found = [(_tokens(mine), _tokens(again)) for mine, again in self._drawn]
         self._drawn.clear()
         return found
 
 
 def _untied(logprobs: mx.array) -> mx.array:
-    """Of tokens that are equally likely only one is left: which of them a filter keeps is open."""
+    """Keep one of equally likely tokens, as it is undefined which of them a filter keeps."""
     order = mx.argsort(logprobs, axis=-1)
     rising = mx.take_along_axis(logprobs, order, axis=-1)
     again = mx.concatenate([mx.zeros_like(order[:, :1]) > 0, rising[:, 1:] == rising[:, :-1]], -1)
@@ -61,7 +61,7 @@ def _tokens(drawn: mx.array) -> list[int]:
 
 
 def drawn_by_rules(logprobs: mx.array, args: Mapping[str, Any]) -> mx.array:
-    """One token for each row of ``[rows, vocab]``, ``[rows]``.
+    """One token for each row of logprobs ``[rows, vocab]``: ``[rows]``.
 
     Args:
         args: ``temp``, ``top_p``, ``min_p``, ``min_tokens_to_keep``, ``xtc_probability``,
@@ -80,7 +80,7 @@ def drawn_by_rules(logprobs: mx.array, args: Mapping[str, Any]) -> mx.array:
 
 
 def _nucleus(left: mx.array, share: float) -> mx.array:
-    """The fewest tokens, from the likeliest, that have that share of the probability."""
+    """Keep the fewest of the likeliest tokens that have this share of the probability."""
     falling = mx.sort(left, axis=-1)[:, ::-1]  # [rows, vocab]
     probs = mx.exp(falling.astype(mx.float32))
     sums = mx.cumsum(probs, axis=-1)
@@ -90,13 +90,13 @@ def _nucleus(left: mx.array, share: float) -> mx.array:
 
 
 def _least_share(left: mx.array, share: float, least: int) -> mx.array:
-    """Those with that share of the likeliest one's probability, and at least so many."""
+    """Keep tokens with this share of the likeliest's probability, but at least ``least``."""
     low = left < left.max(axis=-1, keepdims=True) + math.log(share)
     return _removed(left, low & (left < _at_rank(left, least)))
 
 
 def _without_likely(left: mx.array, args: Mapping[str, Any]) -> mx.array:
-    """At random, without all likely tokens but the least likely of them."""
+    """At random, remove all tokens above the threshold except the least likely of them."""
     probs = mx.softmax(left, axis=-1)
     likely = probs > args.get("xtc_threshold", 0.1)
     least = mx.where(likely, probs, mx.inf).min(axis=-1, keepdims=True)
@@ -107,7 +107,7 @@ def _without_likely(left: mx.array, args: Mapping[str, Any]) -> mx.array:
 
 
 def _at_rank(left: mx.array, count: int) -> mx.array:
-    """The logprob of the token that is the last of so many from the likeliest, ``[rows, 1]``."""
+    """The logprob of the ``count``-th likeliest token, ``[rows, 1]``."""
     return mx.sort(left, axis=-1)[:, ::-1][:, count - 1 : count]
 
 

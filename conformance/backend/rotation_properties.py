@@ -1,4 +1,4 @@
-"""How a library's classes of rotary positions must turn heads, by papers' formulas in numpy."""
+"""Checks a library's classes of rotary positions against the papers' formulas in numpy."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from conformance.backend.rotations import (
 )
 from conformance.core.properties import Property
 
-# Rows, heads, tokens of an array; its heads have more elements than are turned.
+# Rows, heads and tokens of an array, whose heads have more elements than are rotated.
 _ROWS, _HEADS, _TOKENS, _REST = 3, 2, 5, 4
-# What float32 angles and powers may be off, as a share of the largest element.
+# The largest error of float32 angles and powers, as a share of the largest element.
 _NOISE = 2e-4
-# A position at which the slowest pair has turned many times.
+# A position at which the slowest pair has made many turns.
 _FAR = 100_000
 
 
 def rotation_properties(module: ModuleType) -> list[Property]:
-    """Those of a library's ``rope_utils``."""
+    """The properties of a library's ``rope_utils``."""
     file = f"{module.__name__.replace('.', '/')}.py"
     made = ("initialize_rope", "*RoPE.*", "*RoPE")
     found = [
@@ -55,10 +55,10 @@ def turned_off(
     pairs: bool,
     by_row: bool = True,
 ) -> Iterator[str]:
-    """Where a rotation differs from its formula: at one offset for all rows, and at one for each.
+    """Where a rotation differs from its formula, with one offset for all rows or one for each.
 
     Args:
-        formula: of the number of positions so far.
+        formula: returns the rotation for the number of positions so far.
     """
     draw = np.random.default_rng(dims)
     for size in (dims, dims + _REST):
@@ -88,7 +88,7 @@ def _made(module: ModuleType) -> Iterator[str]:
         full = {**(config or {}), "max": longest}
         for pairs, base in itertools.product((False, True), (50.0, 5e5)):
             rope = module.initialize_rope(8, base, pairs, config, longest)
-            # That of long sequences has no pairs.
+            # The class for long sequences has no pairs.
             own = pairs and kind != "longrope"
             part = partial(_of_length, formula, 8, base, full)
             for problem in turned_off(rope, part, 8, pairs=own, by_row=kind != "dynamic"):
@@ -102,7 +102,7 @@ def _of_length(
 
 
 def _direct(module: ModuleType) -> Iterator[str]:
-    """What configs do not give: defaults, scales of their own, the inverse."""
+    """Cases that configs do not cover: defaults, own scales, the inverse."""
     su, slow, own = module.SuScaledRoPE, module.YarnRoPE, module.ProportionalRoPE
     spread = {"long_factor": 2.0, "short_factor": 1.5}
     wide = {LENGTH: 4096, "max": 131072, "long_factor": 1.0, "short_factor": 1.0}
@@ -148,7 +148,7 @@ def _direct(module: ModuleType) -> Iterator[str]:
 
 
 def _far_off(name: str, rope: Callable[..., mx.array], turn: Turn) -> Iterator[str]:
-    """The slowest pair far away, where a base that is a little off shows."""
+    """The slowest pair at a far position, where a slightly wrong base shows."""
     heads = np.ones((1, 1, 1, 8), np.float32)
     wanted = turned(heads, turn, np.array([_FAR]), pairs=False)
     slowest = slice(3, None, 4)
@@ -169,7 +169,7 @@ def _there_and_back(rope: Any) -> Iterator[str]:
 
 
 def _refused(module: ModuleType) -> Iterator[str]:
-    """What is no config, with its name in the error."""
+    """Invalid configs must be refused with their name in the error."""
     long = {"type": "longrope", "short_factor": 1.0, "long_factor": 1.0}
     cases: list[tuple[str, Callable[[], Any]]] = [
         ("other", lambda: module.initialize_rope(8, 50.0, False, {"type": "other"}, 64)),
@@ -202,7 +202,7 @@ def _refused(module: ModuleType) -> Iterator[str]:
 
 
 def _attention_scales(module: ModuleType) -> Iterator[str]:
-    """The square of YaRN's magnitude for all dimensions, where there is one."""
+    """The square of YaRN's magnitude for all dimensions, if there is one."""
     squared = (0.1 * 0.7 * math.log(4.0) + 1.0) ** 2
     cases: tuple[tuple[dict[str, Any] | None, float], ...] = (
         (None, 1.0),

@@ -1,4 +1,4 @@
-"""Rotary positions as their papers give them, in numpy: frequencies by config, and heads turned."""
+"""Rotary positions by the formulas of their papers, in numpy: frequencies and rotated heads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 
 
 class Turn(NamedTuple):
-    """How heads are turned.
+    """A rotation of heads.
 
     Attributes:
         frequencies: radians of each pair for one position, ``[dims / 2]``.
-        scale: what the turned part is multiplied with.
+        scale: factor of the rotated part.
     """
 
     frequencies: np.ndarray
@@ -22,7 +22,7 @@ class Turn(NamedTuple):
 
 
 def powers(dims: int, base: float) -> np.ndarray:
-    """Of plain RoPE (arXiv 2104.09864): ``[dims / 2]``."""
+    """The frequencies of plain RoPE (arXiv 2104.09864), ``[dims / 2]``."""
     return np.asarray(float(base) ** (-np.arange(0, dims, 2) / dims))
 
 
@@ -32,14 +32,14 @@ def _linear(dims: int, base: float, config: Mapping[str, Any], _: int) -> Turn:
 
 
 def _dynamic(dims: int, base: float, config: Mapping[str, Any], last: int) -> Turn:
-    """NTK by the length so far: the base grows with it."""
+    """Dynamic NTK: the base grows with the length so far."""
     most, factor = config["max"], config["factor"]
     grown = factor * max(last, most) / most - (factor - 1)
     return Turn(powers(dims, base * grown ** (dims / (dims - 2))))
 
 
 def _llama3(dims: int, base: float, config: Mapping[str, Any], _: int) -> Turn:
-    """Short waves as they are, long ones slower, those between as both (Llama 3.1)."""
+    """Short waves unchanged, long ones slower, a blend in between (Llama 3.1)."""
     low, high = config.get("low_freq_factor", 1.0), config.get("high_freq_factor", 4.0)
     length = config.get("original_max_position_embeddings", 8192)
     found = []
@@ -79,7 +79,7 @@ def longrope(dims: int, base: float, config: Mapping[str, Any], last: int) -> Tu
 
 
 def proportional(dims: int, base: float, config: Mapping[str, Any], _: int) -> Turn:
-    """The first pairs only, at the frequencies that they have among all."""
+    """Only the first pairs rotate, at their frequencies among all pairs."""
     turned = int(dims * config.get("partial_rotary_factor", 1.0)) // 2
     found = powers(dims, base) / config.get("factor", 1.0)
     found[turned:] = 0
@@ -91,12 +91,12 @@ def _plain(dims: int, base: float, _: Mapping[str, Any], __: int) -> Turn:
 
 
 def turned(heads: np.ndarray, turn: Turn, first: np.ndarray, *, pairs: bool) -> np.ndarray:
-    """Heads turned by their positions.
+    """The heads, rotated by their positions.
 
     Args:
         heads: ``[rows, heads, tokens, size]``.
         first: the position of each row's first token, ``[rows]``.
-        pairs: whether neighbours are a pair, else halves are.
+        pairs: whether pairs are adjacent elements; otherwise they are elements of the two halves.
     """
     half = turn.frequencies.size
     at = first[:, None] + np.arange(heads.shape[2])
@@ -120,7 +120,7 @@ Formula = Callable[[int, float, Mapping[str, Any], int], Turn]
 LENGTH = "original_max_position_embeddings"
 _SPREAD = [1.0, 1.5, 2.0, 4.0]
 
-# Each config, with its formula and the longest sequence that the model takes.
+# Each config with its formula and the model's longest sequence.
 CONFIGS: Sequence[tuple[Formula, dict[str, Any] | None, int]] = (
     (_plain, None, 64),
     (_plain, {"type": "default"}, 64),

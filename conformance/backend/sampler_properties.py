@@ -1,4 +1,4 @@
-"""What a library's filters and samplers must leave, by definitions in numpy."""
+"""Checks a library's filters and samplers against definitions in numpy."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from conformance.core.properties import Property
 
 # Tokens of the vocabulary, rows of a batch, and draws of one row.
 _VOCAB, _ROWS, _DRAWS = 23, 3, 4000
-# Standard errors that a share of draws may be off.
+# The largest error of a share of draws, in standard errors.
 _ERRORS = 5.0
 
 
 def sampler_properties(module: ModuleType) -> list[Property]:
-    """Those of a library's ``sample_utils``; a filter that it lacks has none."""
+    """The properties of a library's ``sample_utils``; missing filters have none."""
     file = f"{module.__name__.replace('.', '/')}.py"
     found = [
         Property(f"samplers: {name}", file, (name, f"_{name}", f"_{_short(name)}"), check)
@@ -68,7 +68,7 @@ def _drawn(seed: int, rows: int = _ROWS, spread: float = 2.0) -> np.ndarray:
 
 Calls = Sequence[tuple[Any, ...]]
 
-# For each filter its definition, arguments that are right, and such as must be refused.
+# For each filter, its definition, valid arguments, and arguments that must be refused.
 _FILTERS: Mapping[str, tuple[Rule, Calls, Calls]] = {
     "apply_top_k": (top_k, ((1,), (2,), (7,), (_VOCAB - 1,)), ((0,), (-1,), (_VOCAB,), (2.0,))),
     "apply_min_p": (
@@ -84,7 +84,7 @@ _FILTERS: Mapping[str, tuple[Rule, Calls, Calls]] = {
 
 
 def _stepped(seed: int) -> np.ndarray:
-    """As ``_drawn``, with logprobs that few bits can hold."""
+    """As ``_drawn``, with logprobs that a few bits represent exactly."""
     draw = np.random.default_rng(seed)
     return np.stack([draw.permutation(_VOCAB) * -0.25 for _ in range(_ROWS)]).astype(np.float32)
 
@@ -92,7 +92,7 @@ def _stepped(seed: int) -> np.ndarray:
 def _filtered(
     module: ModuleType, name: str, rule: Rule, calls: Calls, refused: Calls
 ) -> Iterator[str]:
-    """Rows of every kind of axes, alone and together, of two dtypes, and sums that are long."""
+    """Rows with each number of axes, alone and together, in two dtypes, and long sums."""
     function = getattr(module, name)
     for seed, arguments in enumerate((*calls, *calls)):
         for given, dtype in ((_drawn(seed), mx.float32), (_stepped(seed), mx.bfloat16)):
@@ -110,7 +110,7 @@ def _filtered(
         if abs(int(kept) - int(wanted)) > 2:
             yield f"{name}: {kept} of 2048 tokens are left, by its definition {wanted}"
     if name == "apply_top_p":
-        # Half of the probability is the first one's, to the last bit: no other one is needed.
+        # The first token has exactly half of the probability, so no other token is needed.
         even = np.log(np.array([1.0, 0.5, 0.5], np.float32))
         yield from _apart(name, (0.5,), even, even == 0, function(mx.array(even), 0.5))
     for arguments in refused:
@@ -124,7 +124,7 @@ def _filtered(
 
 
 def _keeps_more(module: ModuleType) -> Iterator[str]:
-    """The likeliest, as many as asked for, though they are below the share."""
+    """As many likely tokens as requested must stay, even below the share."""
     yield from _filtered(module, "apply_min_p", min_p, ((0.3, 3), (0.9, 2)), ())
     row = _drawn(5, rows=1)
     many = mx.repeat(mx.array(row), _DRAWS, axis=0)
@@ -146,7 +146,7 @@ def _apart(
 
 
 def _xtc(module: ModuleType) -> Iterator[str]:
-    """Removes all but the least likely of those above the threshold; special ones stay."""
+    """XTC removes all tokens above the threshold except the least likely; special tokens stay."""
     for seed in range(4):
         row = _drawn(seed, rows=1)
         probs = np.exp(row)
@@ -190,7 +190,7 @@ def _shares(tokens: mx.array, vocab: int) -> np.ndarray:
 
 
 def shares_off(what: str, tokens: mx.array, wanted: np.ndarray) -> Iterator[str]:
-    """Where the shares of tokens drawn are not the probabilities."""
+    """Where the shares of drawn tokens differ from the probabilities."""
     got, count = _shares(tokens, wanted.size), tokens.size
     errors = np.abs(got - wanted) / np.sqrt(np.maximum(wanted * (1 - wanted), 1e-9) / count)
     if (errors > _ERRORS).any() or got[wanted == 0].any():
@@ -203,7 +203,7 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def _made(module: ModuleType) -> Iterator[str]:
-    """Each option takes effect, in the order of the filters, at a temperature of two digits."""
+    """Each option takes effect, in the order of the filters, at a fractional temperature."""
     row = _drawn(5, rows=1)[0]
     many = mx.repeat(mx.array(row)[None], _DRAWS, axis=0)
     rows = _drawn(6)
@@ -253,7 +253,7 @@ def _least(row: np.ndarray, threshold: float) -> float:
 
 
 def _order_of_filters(module: ModuleType, many: mx.array, row: np.ndarray) -> Iterator[str]:
-    """Top-p before top-k: of all probability, not of what is left of it."""
+    """Top-p comes before top-k: it is a share of all probability, not of the remainder."""
     mx.random.seed(7)
     tokens = module.make_sampler(temp=1.0, top_p=0.6, top_k=2)(many)
     kept = top_p(row, 0.6) & top_k(row, 2)
@@ -261,7 +261,7 @@ def _order_of_filters(module: ModuleType, many: mx.array, row: np.ndarray) -> It
 
 
 def _nucleus(module: ModuleType) -> Iterator[str]:
-    """``top_p_sampling`` of logits that are no logprobs, of each number of axes."""
+    """``top_p_sampling`` of unnormalised logits, with each number of axes."""
     row = _drawn(5, rows=1)[0] + 3.0
     many = mx.repeat(mx.array(row)[None], _DRAWS, axis=0)
     for share, temperature in ((0.6, 0.8), (0.0, 1.5), (1.0, 1.0), (0.9, 2.0)):

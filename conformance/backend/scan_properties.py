@@ -1,4 +1,4 @@
-"""What a library's recurrent scans must give: their recurrences in numpy, step by step."""
+"""Checks a library's recurrent scans against their recurrences in numpy, step by step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOISE = 2e-5
 
 
 def state_space_properties(ssm: ModuleType) -> list[Property]:
-    """Those of a library's ``ssm``."""
+    """The properties of a library's ``ssm``."""
     names = ("ssm_attn*", "ssm_update", "segsum", "compute_dt")
     file = f"{ssm.__name__.replace('.', '/')}.py"
     return [
@@ -29,7 +29,7 @@ def state_space_properties(ssm: ModuleType) -> list[Property]:
 
 
 def delta_rule_properties(delta: ModuleType) -> list[Property]:
-    """Those of a library's ``gated_delta``."""
+    """The properties of a library's ``gated_delta``."""
     names = ("gated_delta_*", "_gated_delta_step_ops", "compute_*", "normalize_qk")
     file = f"{delta.__name__.replace('.', '/')}.py"
     return [
@@ -60,7 +60,7 @@ def state_space(
     """The recurrence of Mamba-2 (arXiv 2405.21060): outputs and the last states.
 
     Args:
-        real: which steps count, ``[rows, tokens]``; others leave the state as it is.
+        real: which steps count, ``[rows, tokens]``; others do not change the state.
     """
     x, heads = given["x"].astype(np.float64), given["A"].size
     each = heads // given["B"].shape[2]
@@ -100,7 +100,7 @@ def _called(
 
 
 def _state_space(module: ModuleType) -> Iterator[str]:
-    """Of one step and of many, in pieces, from a state and from none, with shared groups."""
+    """One step and many, in pieces, with and without an initial state, with shared groups."""
     for tokens, (heads, groups), kept in itertools.product(
         (1, 4, 9), ((4, 2), (2, 2), (3, 1)), (False, True)
     ):
@@ -142,7 +142,7 @@ def _state_space(module: ModuleType) -> Iterator[str]:
 
 
 def _padded(module: ModuleType) -> Iterator[str]:
-    """Rows that are shorter: padded before, as prompts are, or behind, with their lengths."""
+    """Shorter rows: padded on the left, like prompts, or on the right, with their lengths."""
     for tokens, step, behind in itertools.product((4, 9), (4, 256), (False, True)):
         if not behind or tokens <= step:
             yield from _rows_padded(module, tokens, step, behind=behind, begun=False)
@@ -158,7 +158,7 @@ def _padded(module: ModuleType) -> Iterator[str]:
 
 
 def _padded_behind(module: ModuleType) -> Iterator[str]:
-    """As ``_padded``, behind, where a state is there before: in pieces, or from the beginning."""
+    """As ``_padded``, on the right, from an existing state: in pieces, or from the beginning."""
     for tokens, step, begun in itertools.product((4, 9), (4, 256), (False, True)):
         yield from _rows_padded(module, tokens, step, behind=True, begun=begun)
 
@@ -217,7 +217,7 @@ def _rule(seed: int, tokens: int, heads: int, keys: int, *, vector: bool) -> dic
 
 
 def _gates(given: dict[str, np.ndarray], bound: float | None) -> np.ndarray:
-    """The decay of each step: of a softplus, or bounded by a sigmoid."""
+    """The decay of each step: from a softplus, or bounded by a sigmoid."""
     rate, at = np.exp(given["A"].astype(np.float64)), given["a"] + given["bias"]
     if bound is None:
         return np.asarray(np.exp(-rate * np.logaddexp(0, at)))
@@ -259,7 +259,7 @@ def _delta_rule(module: ModuleType) -> Iterator[str]:
 def _steps(
     module: ModuleType, arrays: list[mx.array], more: dict[str, Any], states: np.ndarray
 ) -> Iterator[str]:
-    """The states after the first steps, as drafts are taken back to them."""
+    """The states after the first steps, to which rejected drafts return."""
     tokens = states.shape[1]
     for count in {1, tokens}:
         got = module.gated_delta_update(*arrays, **more, state_steps=count)
@@ -274,7 +274,7 @@ def _steps(
 
 
 def _beside(module: ModuleType) -> Iterator[str]:
-    """Dtypes, gates of no known shape, a state of its own making, and lengths of one."""
+    """Dtypes, gates of an unknown shape, a default state, and normalised lengths."""
     given = _rule(5, 3, 4, 2, vector=False)
     q, k, v, a, b = (mx.array(given[n]).astype(mx.bfloat16) for n in ("q", "k", "v", "a", "b"))
     rest = mx.array(given["A"]), mx.array(given["bias"]).astype(mx.bfloat16)

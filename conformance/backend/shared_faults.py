@@ -1,4 +1,4 @@
-"""Defects that several engines had alike, and the places that they break."""
+"""Defects that several engines had, and the places that they break."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import mlx.core as mx
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, wrap
 
-# Places as `conformance explain` names them.
+# Places, as named by `conformance explain`.
 OUTPUT = "input:tokens|output:*"
 ROTATION = "module:*RoPE|module:*Rotary*"
 ATTENTION_MODULE = "module:*ttention"
@@ -18,16 +18,16 @@ RECURRENT_MODULE = "module:*amba*|module:*Mixer|module:*DeltaNet*"
 
 
 def differs(one: Any, other: Any) -> bool:
-    """Whether two arrays, or two lists, are not the same."""
+    """Whether two arrays, or two lists, differ."""
     if isinstance(one, mx.array) and isinstance(other, mx.array):
         return not mx.array_equal(one, other).item()
     return bool(one != other)
 
 
 def rotated_at(change: Callable[[mx.array, mx.array], mx.array], hits: Hits) -> Patch:
-    """Rows are rotated at ``change(x, offsets)``, of what is rotated and the rows' offsets.
+    """Rotate rows at ``change(x, offsets)``, where ``x`` is rotated at the rows' offsets.
 
-    It acts where all layers pass, so that it hits only what is rotated at all.
+    The patch is in a function that all layers call, so it affects only arrays that are rotated.
     """
 
     def rope(right: Right, x: mx.array, *args: Any, offset: Any, **options: Any) -> Any:
@@ -54,7 +54,7 @@ def cast_down(value: mx.array, hits: Hits) -> mx.array:
 
 
 def masked_with(score: float, hits: Hits) -> Patch:
-    """What a boolean mask leaves out gets ``score`` in place of minus infinity."""
+    """Keys that a boolean mask leaves out get ``score`` in place of minus infinity."""
 
     def attend(right: Right, q: mx.array, *args: Any, mask: Any = None, **options: Any) -> Any:
         if isinstance(mask, mx.array) and mask.dtype == mx.bool_:
@@ -66,7 +66,7 @@ def masked_with(score: float, hits: Hits) -> Patch:
 
 
 def kept_by_place(batch: type, name: str, hits: Hits) -> Patch:
-    """When rows leave a batch, the first entries of its ``name`` stay, not those of its rows."""
+    """When rows leave a batch, the first entries of its ``name`` stay, not its rows' entries."""
 
     def filter_rows(right: Right, self: Any, keep: Sequence[int]) -> None:
         entries = getattr(self, name)
@@ -80,7 +80,7 @@ def kept_by_place(batch: type, name: str, hits: Hits) -> Patch:
 
 
 def nucleus_of_all_rows(module: Any, hits: Hits) -> Patch:
-    """The narrowest nucleus of all rows bounds the tokens of each."""
+    """The narrowest nucleus of all rows bounds the tokens of each row."""
 
     def apply_top_p(right: Right, logprobs: mx.array, top_p: float) -> mx.array:
         apart: mx.array = right(logprobs, top_p)

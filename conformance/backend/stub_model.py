@@ -1,7 +1,7 @@
-"""A language model of a few lines, and what it must give for a row by itself, in numpy.
+"""A language model of a few lines, and its right output for a single row, in numpy.
 
-It has one layer of attention for each cache. What it gives hangs on each token that a row may see
-and on its position, so that a wrong mask, offset or row shows in its logits.
+The model has one layer of attention for each cache. Its logits depend on each token that a row may
+see and on the token's position, so a wrong mask, offset or row shows in them.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ import mlx.core as mx
 import numpy as np
 
 VOCAB, SIZE = 24, 64
-# Small, so that each token counts.
+# Small, so that each token has an effect.
 _SCALE = 0.06
 _draw = np.random.default_rng(11)
 EMBEDDINGS: np.ndarray = _draw.normal(0, 1, (VOCAB, SIZE)).astype(np.float32)
 _LAYERS = 3
 _WEIGHTS = _draw.normal(0, SIZE**-0.5, (_LAYERS, 3, SIZE, SIZE)).astype(np.float32)
 _HEAD = _draw.normal(0, SIZE**-0.5, (SIZE, VOCAB)).astype(np.float32) * 3
-# Angles of positions: no two of the first few thousand look alike.
+# Angles of positions: no two of the first few thousand positions are alike.
 _ANGLES = _draw.uniform(0.05, 1.5, SIZE).astype(np.float32)
 
 
 class Call(NamedTuple):
-    """What the model was given."""
+    """The arguments of a call of the model."""
 
     tokens: list[list[int]]
     options: dict[str, Any]
 
 
 class StubModel:
-    """Attention over what its caches hold.
+    """Attention over the contents of caches.
 
     Attributes:
-        calls: what it was given, in order.
+        calls: the calls, in order.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class StubModel:
         *,
         wrapped: bool = True,
     ) -> None:
-        """``base`` has the library's masks and attention; ``windows`` are those of the layers.
+        """``base`` has the library's masks and attention; ``windows`` are the layers' windows.
 
         Args:
-            wrapped: whether logits are an attribute of what is given.
+            wrapped: whether logits are an attribute of the output.
         """
         self.calls: list[Call] = []
         self.layers = list(windows)
@@ -93,7 +93,7 @@ class StubModel:
 def logits_alone(
     hidden: np.ndarray, positions: np.ndarray, windows: Sequence[int | None] = (None,)
 ) -> np.ndarray:
-    """Those after the last of a row's tokens.
+    """The logits after the last token of a row.
 
     Args:
         hidden: the embedding of each token.
@@ -108,6 +108,6 @@ def logits_alone(
 
 
 def logprobs_of(logits: np.ndarray) -> np.ndarray:
-    """The logarithms of their softmax."""
+    """The logarithms of the logits' softmax."""
     high = logits.max()
     return np.asarray(logits - high - np.log(np.exp(logits - high).sum()))

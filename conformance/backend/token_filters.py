@@ -1,4 +1,4 @@
-"""Which tokens a filter of a sampler leaves, by its definition in numpy."""
+"""The tokens that a sampler's filter keeps, by its definition in numpy."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ def order(logprobs: np.ndarray) -> np.ndarray:
 
 
 def top_k(logprobs: np.ndarray, k: int) -> np.ndarray:
-    """The ``k`` likeliest."""
+    """The ``k`` likeliest tokens."""
     return order(logprobs) < k
 
 
 def min_p(logprobs: np.ndarray, share: float, least: int = 1) -> np.ndarray:
-    """Those at least so likely, as a share of the likeliest; and the ``least`` likeliest."""
+    """Tokens with this share of the likeliest's probability, and the ``least`` likeliest."""
     best = logprobs.max(-1, keepdims=True)
     return np.asarray(np.exp(logprobs - best) >= share) | (order(logprobs) < least)
 
 
 def top_p(logprobs: np.ndarray, share: float) -> np.ndarray:
-    """The fewest of the likeliest that have this share of the probability."""
+    """The fewest of the likeliest tokens that have this share of the probability."""
     probs = np.exp(logprobs.astype(np.float64))
     probs /= probs.sum(-1, keepdims=True)
     above = (probs[..., None, :] * (probs[..., None, :] > probs[..., :, None])).sum(-1)
@@ -34,21 +34,21 @@ def top_p(logprobs: np.ndarray, share: float) -> np.ndarray:
 
 
 def top_n_sigma(logits: np.ndarray, count: float) -> np.ndarray:
-    """Those within so many standard deviations of the largest."""
+    """Tokens within ``count`` standard deviations of the largest logit."""
     wide = logits.astype(np.float64)
     least = wide.max(-1, keepdims=True) - count * wide.std(-1, keepdims=True)
     return np.asarray(wide >= least)
 
 
 def p_less(logits: np.ndarray, temperature: float) -> np.ndarray:
-    """Those at least as likely as two draws are equal."""
+    """Tokens at least as likely as two draws being equal."""
     probs = np.exp(logits.astype(np.float64) / temperature)
     probs /= probs.sum(-1, keepdims=True)
     return np.asarray(probs >= (probs**2).sum(-1, keepdims=True))
 
 
 def typical_p(logprobs: np.ndarray, share: float) -> np.ndarray:
-    """The fewest whose surprise is closest to the entropy that have this share."""
+    """The fewest tokens with surprise closest to the entropy that have this share."""
     wide = logprobs.astype(np.float64)
     probs = np.exp(wide)
     away = np.abs(-wide + (probs * wide).sum(-1, keepdims=True))

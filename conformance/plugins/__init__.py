@@ -1,4 +1,5 @@
 """Plugins that come with the package: one folder for each library, and the reference engine.
 
-Found by their entry points and never imported by name; what both share is in ``backend/``.
+Plugins are found by their entry points and never imported by name. Code that the libraries'
+plugins share is in ``backend/``.
 """

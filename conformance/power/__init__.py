@@ -1,6 +1,6 @@
-"""What proves the checks: defects put into the libraries, and definitions of their functions.
+"""Proves the checks: injects defects into the libraries, and compares functions with definitions.
 
-Nothing that runs, reports or explains a case needs it: only ``conformance audit`` and ``golden
-verify`` do, and what ``explain``, ``explore`` and ``show`` say of historic defects. No stored
-result or single stream depends on it.
+Running, reporting or explaining a case does not need this package. ``conformance audit`` and
+``golden verify`` do, and so do ``explain``, ``explore`` and ``show`` for historic defects. No
+stored result or single stream depends on it.
 """

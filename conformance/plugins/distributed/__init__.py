@@ -1,4 +1,4 @@
-"""Engines that split one model over several processes: mlx-lm's tensor parallel and pipeline.
+"""Engines that split one model over several processes: mlx-lm's tensor and pipeline parallelism.
 
-How a group of processes is started, asked and ended, and what runs in each of them.
+Starts, calls and ends a group of processes; ``rank`` runs in each of them.
 """

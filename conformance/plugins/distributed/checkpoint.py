@@ -1,4 +1,4 @@
-"""A checkpoint as mlx-lm's ``sharded_load`` wants it: with an index of its files."""
+"""Writes checkpoints with the index of files that mlx-lm's ``sharded_load`` needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write(origin: Origin, folder: Path) -> None:
 
 
 def write_index(folder: Path) -> None:
-    """Write the index of a checkpoint that lies in the folder."""
+    """Write the index of the checkpoint in the folder."""
     with safe_open(folder / _WEIGHTS, framework="numpy") as file:
         places = dict.fromkeys(file.keys(), _WEIGHTS)
     (folder / _INDEX).write_text(json.dumps({"weight_map": places}), encoding="utf-8")

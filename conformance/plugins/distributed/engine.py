@@ -1,4 +1,4 @@
-"""mlx-lm's models split over processes, with a ``BatchGenerator`` in each, as engines."""
+"""Engines that split an mlx-lm model over processes, with a ``BatchGenerator`` in each."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from conformance.plugins.mlx_lm.engine import MlxLmEngine
 
 
 class SplitEngine(Engine):
-    """One model over several processes, each of which gets all requests and draws all tokens.
+    """One model split over processes: each of them gets all requests and draws all tokens.
 
-    What it reports is of rank 0, but bytes of caches are of all. That all ranks drew the same
-    tokens is a claim of each step.
+    Reports come from rank 0, except the bytes of caches, which are summed over all ranks. Each
+    step claims that all ranks drew the same tokens.
     """
 
     library: ClassVar[str] = "mlx_lm"
@@ -70,7 +70,7 @@ class SplitEngine(Engine):
         self._call("insert", plain, [s.prefix for s in submissions])
 
     def step(self) -> StepOutput:
-        """A step of each rank: what rank 0 gave, with the claim that all gave the same tokens."""
+        """Step all ranks: rank 0's output, with the claim that all ranks gave the same tokens."""
         replies = self._call("ask", "step")
         first: StepOutput = replies[0].value
         claims = first.claims
@@ -92,7 +92,7 @@ class SplitEngine(Engine):
         self._call("ask", "remove", list(request_ids))
 
     def close(self) -> None:
-        """End the engines; the processes stay for the next one if nothing is between them."""
+        """End the engines; keep the processes if no message is left between them."""
         if self._group.loaded is not None and not all(r.value for r in self._call("close")):
             groups().discard()
 
@@ -105,7 +105,7 @@ class SplitEngine(Engine):
         return self._state.rows
 
     def cache_bytes(self) -> int | None:
-        """Of all ranks."""
+        """The bytes of all ranks' caches."""
         return self._state.cache_bytes
 
     def counted(self) -> Counted | None:
@@ -114,11 +114,11 @@ class SplitEngine(Engine):
         return found
 
     def layers(self) -> Sequence[CachedLayer]:
-        """Those that rank 0 has."""
+        """The layers of rank 0."""
         return self._state.layers
 
     def extract(self, request_id: str) -> Any:
-        """The number by which all ranks keep their parts of the cache."""
+        """The number under which each rank keeps its part of the cache."""
         return self._call("extract", request_id)[0].value
 
     def probe(self, kind: str) -> ProbeResult:
@@ -132,7 +132,7 @@ class SplitEngine(Engine):
         return MlxLmEngine.probes()
 
     def _call(self, name: str, *args: Any, **options: Any) -> tuple[Reply, ...]:
-        """The replies of all ranks; after a failure the next engine gets another group."""
+        """The replies of all ranks; after a failure the next engine gets a new group."""
         try:
             replies = self._group.call(Call(name, args, options))
             for reply in replies:
@@ -166,7 +166,7 @@ class _Groups:
         at_exit(self.discard)
 
     def get(self, size: int, how: str) -> Group:
-        """A group of that size whose models are split in that way."""
+        """The group of this size that splits models in this way."""
         found = self._own()
         if found is None or (found.size, found.how) != (size, how):
             self.discard()
@@ -174,14 +174,14 @@ class _Groups:
         return found
 
     def discard(self) -> None:
-        """End it."""
+        """End the group."""
         found, self._group = self._own(), None
         if found is not None:
             found.loaded = None
             found.close()
 
     def _own(self) -> Group | None:
-        """A forked process has none of its own yet, and leaves its parent's alone."""
+        """This process's group: a forked process starts with none and leaves its parent's alone."""
         if self._process != os.getpid():
             self._group, self._process = None, os.getpid()
         return self._group
@@ -189,7 +189,7 @@ class _Groups:
 
 @functools.cache
 def groups() -> _Groups:
-    """That of this process."""
+    """The group of this process."""
     return _Groups()
 
 
@@ -201,14 +201,14 @@ class TensorParallel(SplitEngine):
 
 
 class TensorParallel3(TensorParallel):
-    """The same over three."""
+    """The same over three processes."""
 
     name: ClassVar[str] = "mlx_lm_tensor_parallel_3"
     size = 3
 
     @classmethod
     def variant(cls, family: Family) -> Family:
-        """With heads and widths that divide by three."""
+        """The family with heads and widths that are divisible by three."""
         return in_thirds(family, cls.how)
 
 
@@ -220,14 +220,14 @@ class Pipeline(SplitEngine):
 
 
 class Pipeline3(Pipeline):
-    """The same over three."""
+    """The same over three processes."""
 
     name: ClassVar[str] = "mlx_lm_pipeline_3"
     size = 3
 
     @classmethod
     def variant(cls, family: Family) -> Family:
-        """With layers for three."""
+        """The family with a number of layers that is divisible by three."""
         return in_thirds(family, cls.how)
 
 

@@ -1,4 +1,4 @@
-"""The processes of a group, started on this machine, asked, and ended together."""
+"""Starts, calls and ends the processes of a group on this machine."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _HOST = "127.0.0.1"
 
 
 class GroupError(ModelError):
-    """A process of a group has ended, or the group could not be started; with its last line."""
+    """A process of the group ended, or the group did not start; the message has its last line."""
 
 
 class Group:
     """Running processes, by rank.
 
     Args:
-        size: how many.
-        how: a model is split over them.
+        size: the number of processes.
+        how: the way in which a model is split over them.
 
     Attributes:
-        folder: a temporary folder, which goes with them.
-        loaded: what model they have, as the engine that loaded it calls it.
+        folder: a temporary folder, removed with the processes.
+        loaded: the loaded model, under the name that its engine gave it.
 
     Raises:
-        GroupError: they could not be started.
+        GroupError: the processes could not be started.
     """
 
     def __init__(self, size: int, how: str) -> None:
@@ -63,17 +63,17 @@ class Group:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The processes' numbers, by rank."""
+        """The process ids, by rank."""
         return tuple(process.pid for process in self._processes)
 
     def call(self, call: Call) -> tuple[Reply, ...]:
-        """Let all processes do the same; their replies, by rank.
+        """Make the same call in all processes; returns their replies, by rank.
 
-        Where one fails the others may wait for it for ever: then its reply is the last, and the
-        group is of no more use.
+        If one process fails, the others may wait for it for ever. Its reply is then the last one,
+        and the group cannot be used again.
 
         Raises:
-            GroupError: a process has ended.
+            GroupError: a process ended.
         """
         for rank, end in self._ends.items():
             try:
@@ -93,7 +93,7 @@ class Group:
         return tuple(replies[rank] for rank in sorted(replies))
 
     def close(self) -> None:
-        """End all of them, and remove their folder. Again: nothing."""
+        """End all processes and remove their folder; a second call does nothing."""
         for end in self._ends.values():
             end.close()
         self._ends.clear()
@@ -104,10 +104,10 @@ class Group:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _launch(self) -> None:
-        """As ``mlx.launch`` does it with the ring backend: addresses in a file, a rank for each.
+        """Start the processes like ``mlx.launch`` with the ring backend: a file lists addresses.
 
-        Itself it takes a processor core: mlx/_distributed_utils/launch.py:202 waits for its ranks
-        to take input, which they always do.
+        ``mlx.launch`` itself is not used because it occupies a processor core:
+        mlx/_distributed_utils/launch.py:202 waits until its ranks take input, which they always do.
         """
         hosts = self.folder / "hosts.json"
         hosts.write_text(json.dumps([[f"{_HOST}:{port}"] for port in free_ports(self.size)]))
@@ -126,7 +126,7 @@ class Group:
                 )
 
     def _await(self) -> None:
-        """Until each process has said its rank."""
+        """Wait until each process has reported its rank."""
         end = time.monotonic() + READY_SECONDS
         incoming: Any = self._listener._listener._socket  # type: ignore[attr-defined]
         incoming.settimeout(_LOOK_SECONDS)
@@ -148,7 +148,7 @@ class Group:
         return [waiting[end] for end in wait(list(waiting), seconds)]  # type: ignore[index]
 
     def _ended(self, rank: int, call: Call) -> GroupError:
-        """With all others: what is left of them waits for the one that is gone."""
+        """End the whole group: the remaining processes would wait for the one that ended."""
         code = ""
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = describe_exit(self._processes[rank].wait(_END_SECONDS))
@@ -166,7 +166,7 @@ class Group:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many ports that no program has now."""
+    """``count`` ports that no program uses now."""
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:

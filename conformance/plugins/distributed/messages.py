@@ -1,4 +1,4 @@
-"""What goes between an engine and the processes of its group; pickled, on this machine only."""
+"""Messages between an engine and the processes of its group, pickled, on this machine only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conformance.core.trace import CachedLayer, Failure
 
 @dataclass(frozen=True)
 class Call:
-    """What a process is to do: the name of a method of ``Seat``, and its arguments."""
+    """A call for a process to make: the name of a method of ``Seat``, and its arguments."""
 
     name: str
     args: tuple[Any, ...] = ()
@@ -22,7 +22,7 @@ class Call:
 
 @dataclass(frozen=True)
 class State:
-    """What an engine can be asked after each call: see the methods of ``Engine``."""
+    """The state of an engine after a call; see the methods of ``Engine``."""
 
     stages: Mapping[str, Stage] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -32,14 +32,14 @@ class State:
 
 @dataclass(frozen=True)
 class Reply:
-    """What one process answers.
+    """The reply of one process.
 
     Attributes:
-        value: what its method returned.
-        state: of its engine afterwards.
-        forwards: the calls of its part of the model since the reply before.
+        value: the return value of the method.
+        state: the engine's state after the call.
+        forwards: the calls of its part of the model since the previous reply.
         failure: the exception that the method raised, if it did.
-        hits: how often each fault or mend took effect there since its engine was made.
+        hits: how often each fault or mend took effect in the process since its engine was made.
     """
 
     value: Any = None

@@ -1,4 +1,4 @@
-"""The hooks of split models. They import what they need, which takes long, only when called."""
+"""The hooks of split models. Each imports its modules, which takes long, only when called."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def conformance_engine_names() -> list[str]:
-    """Without these nothing is imported."""
+    """The names of the engines: nothing is imported unless one of them is selected."""
     return [
         "mlx_lm_tensor_parallel",
         "mlx_lm_tensor_parallel_3",
@@ -25,7 +25,7 @@ def conformance_engine_names() -> list[str]:
 
 @hookimpl
 def conformance_engines() -> list[type[Engine]]:
-    """Of two and of three processes."""
+    """The engines of two and of three processes."""
     from conformance.plugins.distributed.engine import ENGINES
 
     return list(ENGINES)

@@ -1,8 +1,8 @@
-"""One process of a group: it has its part of the model, and does what the engine's process says.
+"""One process of a group: it holds a part of the model and makes the calls of the engine.
 
-Started with its rank and the addresses of the others, as ``mlx.launch`` does it. All processes of a
-group get the same calls in the same order, as each has the same requests and draws the same tokens.
-Arguments: the socket of the engine's process, and how a model is split.
+The process gets its rank and the addresses of the others, as from ``mlx.launch``. All processes of
+a group get the same calls in the same order, so each has the same requests and draws the same
+tokens. Arguments: the socket of the engine's process, and the way to split a model.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from conformance.plugins.distributed.messages import Call, Reply, State
 from conformance.plugins.distributed.ways import PIPELINE
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 
-# How mlx and mlx-lm refuse what can't be divided by so many processes.
+# The errors of mlx and mlx-lm for sizes that are not divisible by the number of processes.
 _INDIVISIBLE = (
     "Cannot shard the ",
     "cannot be sharded across",
@@ -41,11 +41,11 @@ _INDIVISIBLE = (
 )
 
 
-_MARK = 7_340_033  # no number that a model sends
+_MARK = 7_340_033  # a number that no model sends
 
 
 class Seat:
-    """What a process of a group has: its part of a model, and an engine on it while one is made."""
+    """The state of one process: its part of a model, and an engine on it while there is one."""
 
     def __init__(self, how: str) -> None:
         self._how = how
@@ -72,7 +72,7 @@ class Seat:
         self._model, self._meter = model, attach_meter(model)
 
     def make(self, options: EngineOptions, places: tuple[str, ...]) -> None:
-        """Make an engine, with the faults and mends of these places in the process."""
+        """Make an engine, with the faults and mends at these places active in the process."""
         self.close()
         self._hits = [Hits() for _ in places]
         for place, hits in zip(places, self._hits, strict=True):
@@ -86,7 +86,7 @@ class Seat:
         self._engine = MlxLmEngine(self._model, options)
 
     def insert(self, submissions: list[Submission], prefixes: list[int | None]) -> None:
-        """``Engine.insert``; a prefix is the number of one that ``extract`` kept here."""
+        """``Engine.insert``; a prefix is the number that ``extract`` returned."""
         given = [
             Submission(s.request, s.forced, None if n is None else self._prefixes[n], s.hints)
             for s, n in zip(submissions, prefixes, strict=True)
@@ -94,19 +94,19 @@ class Seat:
         self._made.insert(given)
 
     def extract(self, request_id: str) -> int:
-        """``Engine.extract``; the number by which it is kept here."""
+        """``Engine.extract``: keep the cache here; returns its number."""
         self._prefixes.append(self._made.extract(request_id))
         return len(self._prefixes) - 1
 
     def ask(self, name: str, *args: Any, **options: Any) -> Any:
-        """Any other method of an engine."""
+        """Call any other method of the engine."""
         return getattr(self._made, name)(*args, **options)
 
     def close(self) -> bool:
-        """End the engine, if there is one, and take out what is in the process for it.
+        """End the engine, if there is one, and take out its faults and mends.
 
-        Whether the ring between the processes is empty: what a model left there is what the next
-        one would read.
+        Returns whether the ring between the processes is empty: the next model would read whatever
+        is left there.
         """
         engine, self._engine = self._engine, None
         self._prefixes.clear()
@@ -118,11 +118,11 @@ class Seat:
         return self._passes()
 
     def _passes(self) -> bool:
-        """Whether what each process sends now is what the next one reads."""
+        """Whether each process reads exactly what the previous one sends now."""
         group = mx.distributed.init(strict=True, backend="ring")
         rank, size = group.rank(), group.size()
         own, read = mx.full((4,), rank + _MARK), mx.full((4,), rank + 1 + _MARK)
-        if rank < size - 1:  # as a pipeline: from the last to the first
+        if rank < size - 1:  # like a pipeline: from the last to the first
             read = mx.distributed.recv_like(own, rank + 1)
             mx.eval(read)
         if rank > 0:
@@ -132,7 +132,7 @@ class Seat:
         return bool(right)
 
     def reply(self, call: Call) -> Reply:
-        """Do what is said; an exception is part of the answer."""
+        """Make the call; an exception becomes part of the reply."""
         value, failure = None, None
         try:
             value = getattr(self, call.name)(*call.args, **call.options)
@@ -156,7 +156,7 @@ class Seat:
 
 
 def _no_tokenizer(*_: Any, **__: Any) -> None:
-    """Families have none, and requests are tokens."""
+    """Replaces the loading of a tokenizer: families have none, and requests are tokens."""
 
 
 def main() -> None:
@@ -174,7 +174,7 @@ def main() -> None:
 
 
 def _receive(connection: Connection[Any, Any], calls: queue.SimpleQueue[Call]) -> None:
-    """Read in a thread, so that this process ends with the other even while it awaits a rank."""
+    """Read in a thread, so that this process ends with the engine's even while it awaits a rank."""
     while True:
         try:
             calls.put(connection.recv())

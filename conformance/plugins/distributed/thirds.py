@@ -1,6 +1,6 @@
 """Families whose heads, widths and layers divide by three, for groups of three processes.
 
-Tiny families have four heads, two of keys, and some two layers: enough for a group of two.
+Tiny families have four heads, two of them for keys, and about two layers: enough for two processes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import msgspec
 from conformance.core.family import Family
 from conformance.plugins.distributed.ways import PIPELINE
 
-_NAME = "{}-{}-thirds"  # two ways have other configs, and what is kept of a family goes by its name
-# What `shard` divides by the number of processes: half as much again of all of these.
+_NAME = "{}-{}-thirds"  # configs differ by way, and results are kept by the family's name
+# The sizes that `shard` divides by the number of processes: each becomes half as large again.
 _DIVIDED = frozenset(
     {
         "num_attention_heads",
@@ -31,15 +31,15 @@ _DIVIDED = frozenset(
         "expert_ffn_hidden_size",
     }
 )
-# The experts' width has another name there.
+# The experts' width has a different name in these models.
 _MORE = {"minimax": {"intermediate_size"}, "minimax_m3_vl": {"intermediate_size"}}
-# One head of keys, which each process then has a copy of.
+# One head of keys, of which each process gets a copy.
 _FIELDS: dict[str, dict[str, Any]] = {"qwen3_5_moe": {"num_key_value_heads": 1}}
 _LAYERS = {"bailing_hybrid": 9, "qwen2": 3}
 
 
 def in_thirds(family: Family, how: str) -> Family:
-    """The family as a group of three plays it; itself if it divides as it is."""
+    """The family for a group of three processes; unchanged if it is divisible as it is."""
     if how == PIPELINE:
         layers = _LAYERS.get(family.module)
         config = family.config | ({"num_hidden_layers": layers} if layers else {})

@@ -1,3 +1,3 @@
-"""The ways in which a model is split over processes."""
+"""The ways to split a model over processes."""
 
 TENSOR, PIPELINE = "tensor", "pipeline"

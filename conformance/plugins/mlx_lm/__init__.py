@@ -1,4 +1,4 @@
-"""The mlx-lm plugin: its library, two batched engines, families, and faults around it.
+"""The mlx-lm plugin: the library, two batched engines, families, faults and mends.
 
-``legacy/`` is for old releases. What any library on mlx needs is in ``backend/``.
+``legacy/`` is for old releases. Code for any library on mlx is in ``backend/``.
 """

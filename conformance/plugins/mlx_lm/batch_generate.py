@@ -20,7 +20,7 @@ from conformance.plugins.mlx_lm import compat
 from conformance.plugins.mlx_lm.counting import counted
 from conformance.plugins.mlx_lm.legacy.accepted import accepted
 
-# By what asks for them: results that releases have by and by.
+# Results that later releases can return, by the argument that asks for them.
 _RESULTS = {
     "return_prompt_caches": "caches",
     "return_token_ids": "token_ids",
@@ -31,7 +31,7 @@ _TOKENIZER = SimpleNamespace(eos_token_ids=[], decode=lambda tokens: " ".join(ma
 
 
 class MlxLmBatchGenerate(Engine):
-    """One call of the function is one step. It returns the logprobs of chosen tokens, no stages."""
+    """One call of the function is one step, with the logprobs of chosen tokens and no stages."""
 
     name: ClassVar[str] = "mlx_lm_batch_generate"
     library: ClassVar[str] = "mlx_lm"
@@ -57,7 +57,7 @@ class MlxLmBatchGenerate(Engine):
         self._stats: Any = None
 
     def insert(self, submissions: Sequence[Submission]) -> None:
-        """Queued until the next step."""
+        """Queue the requests until the next step."""
         self._queued.extend(submissions)
 
     def step(self) -> StepOutput:
@@ -104,7 +104,7 @@ class MlxLmBatchGenerate(Engine):
         return StepOutput(tuple(events), processed, claims=claims)
 
     def _unasked(self) -> tuple[Claim, ...]:
-        """What a call without requests gives of what is only given if asked for: nothing."""
+        """The claim that a call returns no optional result that it was not asked for."""
         if not compat.prefills_in_pieces():
             return ()
         response: Any
@@ -116,19 +116,19 @@ class MlxLmBatchGenerate(Engine):
         return (_claim("results that were not asked for", ", ".join(given), ""),)
 
     def remove(self, request_ids: Sequence[str]) -> None:
-        """Only before the call: the function cannot be interrupted."""
+        """Remove queued requests; the function cannot be interrupted once it is called."""
         self._queued = [s for s in self._queued if s.request.request_id not in request_ids]
 
     def close(self) -> None:
-        """Nothing is left after the call."""
+        """Do nothing: the function leaves nothing open."""
         self._caches.clear()
 
     def counted(self) -> Counted | None:
-        """Of all calls."""
+        """The counts of all calls."""
         return counted(self._stats, self._clock.seconds)
 
     def stages(self) -> Mapping[str, Stage]:
-        """All requests before the call are queued."""
+        """All requests are queued until the call."""
         return {s.request.request_id: Stage.QUEUED for s in self._queued}
 
     def extract(self, request_id: str) -> Any:
@@ -136,12 +136,12 @@ class MlxLmBatchGenerate(Engine):
         return self._caches[request_id]
 
     def reloaded(self, prefix: Any) -> Any:
-        """By way of a file."""
+        """The cache after it was saved to a file and loaded."""
         return compat.reloaded(prefix)
 
 
 def _call(model: Any, prompts: list[list[int]], **wanted: Any) -> Any:
-    """One call of the function, with all results asked for that this release can give.
+    """One call of the function that asks for all results that this release can return.
 
     Raises:
         Unsupported: this release does not take one of the arguments.
@@ -155,7 +155,7 @@ def _call(model: Any, prompts: list[list[int]], **wanted: Any) -> Any:
 
 
 def _outputs(response: Any) -> tuple[list[list[int]], list[list[Any]]]:
-    """Tokens and their logprobs; up to 0.31.3 the tokens of the texts, and no logprobs."""
+    """Tokens and their logprobs; up to 0.31.3 the tokens of the texts, without logprobs."""
     if hasattr(response, "token_ids"):
         return response.token_ids, response.logprobs
     tokens = [[int(word) for word in text.split()] for text in response.texts]
@@ -163,12 +163,12 @@ def _outputs(response: Any) -> tuple[list[list[int]], list[list[Any]]]:
 
 
 def _number_or_list(numbers: list[int]) -> int | list[int]:
-    """One number where it is the same for all: the function takes both."""
+    """One number if it is the same for all requests: the function takes both."""
     return numbers[0] if len(set(numbers)) == 1 else numbers
 
 
 def _beside(response: Any, printed: str) -> tuple[Claim, ...]:
-    """What a response has beside tokens and caches."""
+    """Claims about the other contents of a response than tokens and caches."""
     texts = [_TOKENIZER.decode(tokens) for tokens in _outputs(response)[0]]
     return (
         _claim("texts", str(response.texts), str(texts)),

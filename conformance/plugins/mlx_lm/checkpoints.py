@@ -1,4 +1,4 @@
-"""Real checkpoints, loaded by mlx-lm's own loader from their folder, which is never written to."""
+"""Loads real checkpoints with mlx-lm's own loader; never writes to their folder."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from conformance.core.family import Checkpoint, Facts, Family
 
 
 def check(folder: Path, *, trusted: bool = False) -> None:
-    """See ``Library.check``: the weights are mapped, and none is read."""
+    """See ``Library.check``: the weights are mapped, but not read."""
     with library_errors(_named(folder), "loading"):
         _lazy(folder, trusted=trusted)
 
 
 def not_finite(folder: Path, *, trusted: bool = False) -> str | None:
-    """See ``Library.not_finite``: each parameter is read, and let go."""
+    """See ``Library.not_finite``: each parameter is read, then released."""
     with library_errors(_named(folder), "loading"):
         return first_not_finite(parameters(_lazy(folder, trusted=trusted)))
 
@@ -29,7 +29,7 @@ def not_finite(folder: Path, *, trusted: bool = False) -> str | None:
 def tokenize(folder: Path, texts: Sequence[str], *, trusted: bool) -> tuple[tuple[int, ...], ...]:
     """See ``Library.tokenize``."""
     with library_errors(_named(folder), "loading the tokenizer"):
-        # Without this argument transformers asks on the terminal whether to run the folder's code.
+        # Without this argument, transformers asks on the terminal whether to run the folder's code.
         tokenizer = utils.load_tokenizer(folder, {"trust_remote_code": trusted})
         return tuple(tuple(tokenizer.encode(text, add_special_tokens=False)) for text in texts)
 
@@ -38,7 +38,7 @@ def load(family: Family, checkpoint: Checkpoint, *, dtype: str) -> Any:
     """The checkpoint's model in evaluation mode, cast to ``dtype``.
 
     Raises:
-        Unsupported: the installed library has no such model, or says that it can't build it.
+        Unsupported: the installed library has no such model, or says that it cannot build it.
         ModelError: the library failed to load it.
     """
     folder, trusted = Path(checkpoint.folder), checkpoint.trusted

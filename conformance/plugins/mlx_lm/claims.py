@@ -1,4 +1,4 @@
-"""What mlx-lm's generator says of its rows and caches, looked up a second time."""
+"""Checks what mlx-lm's generator reports about its rows and caches against a second source."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from conformance.plugins.mlx_lm import compat
 
 
 class Claims:
-    """Gathers claims until a step takes them."""
+    """Collects claims until a step takes them."""
 
     def __init__(self, generator: Any) -> None:
         self._generator = generator
         self._made: list[Claim] = []
-        # For each request, how many of its tokens have been fed where a piece of its prompt ends.
+        # For each request, the number of tokens fed at the end of each piece of its prompt.
         self._ends: dict[int, set[int]] = {}
 
     def taken(self) -> tuple[Claim, ...]:
-        """The claims since this was called before."""
+        """The claims since the previous call."""
         made, self._made = tuple(self._made), []
         return made
 
     def live_bytes(self) -> None:
-        """Of all caches: queued, in prefill and in decode."""
+        """Claim the bytes of all caches: queued, in prefill and in decode."""
         said = compat.cache_bytes(self._generator)
         held = sum(int(a.nbytes) for a in arrays(compat.live_caches(self._generator)) if a.ndim > 1)
         self._add("bytes of live caches", said, held, held)
@@ -40,14 +40,15 @@ class Claims:
         self._add("caches that hold nothing", empty, without, without)
 
     def step(self, stats: Any, seconds: float, *, prompts: int, tokens: int) -> None:
-        """What the statistics of one step say; nothing of a release without them.
+        """Claim the statistics of one step; nothing for releases without statistics.
 
-        A count that is set where it should grow is right at the end, and wrong from step to step.
+        Steps are checked one by one: a count that is set instead of increased may be right at the
+        end.
 
         Args:
-            seconds: that the step took.
-            prompts: tokens of prompts that it fed, without those that decoding begins with.
-            tokens: that it produced.
+            seconds: the duration of the step.
+            prompts: the number of prompt tokens fed, without the tokens that decoding begins with.
+            tokens: the number of tokens generated.
         """
         if not hasattr(stats, "decode_time"):
             return
@@ -59,38 +60,38 @@ class Claims:
         self._add("seconds of prefill in a step", stats.prompt_time, 0.0, seconds)
 
     def removed(self, returned: Any) -> None:
-        """Caches come back from ``remove`` only where they are asked for."""
+        """Claim that ``remove`` returns caches only if it is asked for them."""
         self._add("caches of removed rows, unasked", len(returned or ()), 0, 0)
 
     def rows(self, options: EngineOptions) -> None:
-        """No more prompts and rows at once than the generator was made for."""
+        """Claim that no more prompts and rows are at work than the generator's options allow."""
         at = Counter(compat.uids_by_stage(self._generator).values())
         most = max(options.prefill_batch_size, options.completion_batch_size)
         self._add("prompts at once", at[Stage.PREFILL], 0, options.prefill_batch_size)
         self._add("rows at once", at[Stage.DECODE], 0, most)
 
     def inserted(self, uid: int, pieces: Sequence[Sequence[int]]) -> None:
-        """The pieces of a prompt; its last token is one by itself."""
+        """Register the pieces of a prompt; its last token is a piece by itself."""
         ends = list(accumulate(len(piece) for piece in pieces if piece))
         self._ends[uid] = {*ends, ends[-1] - 1} if ends else set()
 
     def piece(self, response: Any) -> None:
-        """Whether a piece ends with what was fed, before all of the prompt is done."""
+        """Claim that a piece ends with the tokens fed so far, before the end of the prompt."""
         if hasattr(response, "end_of_segment"):
             right = response.progress[0] in self._ends.get(response.uid, ())
             self._add("ends of a piece of a prompt", bool(response.end_of_segment), right, right)
 
     def ends(self, response: Any) -> None:
-        """Where a prompt ends, its last piece ends, and all of it is done."""
+        """Claim that a prompt ends with its last piece, when all of it has been fed."""
         done, whole = response.progress
         self._add("ends of the last piece of a prompt", response.end_of_segment, 1, 1)
         self._add("tokens of a prompt that has ended", done, whole, whole)
 
     def drawn(self, sampler: object) -> None:
-        """What a library's sampler drew."""
+        """Claim what one of the library's samplers drew."""
         if isinstance(sampler, ComparedSampler):
             calls = sampler.drawn()
-            # One for rows whose prompts have ended, and one for those that decode.
+            # One for rows whose prompts have ended, and one for rows that decode.
             self._add("calls of a sampler that rows share", len(calls), 0, 2)
             for mine, again in calls:
                 what = "tokens drawn with the same random numbers"

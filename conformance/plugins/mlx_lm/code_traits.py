@@ -1,4 +1,4 @@
-"""Which of mlx-lm's shared code a model runs, by which its defects may be known ones."""
+"""Which of mlx-lm's shared code a model runs: known defects are looked up by it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FURTHER = 3
 def code_traits(model: Any) -> frozenset[str]:
     """``part:``, ``last:``, ``unfilled:``, ``keys:uneven`` and ``offset:unread``.
 
-    The last: a batch cache of keys has offsets that no position is made of.
+    The last means that no position is computed from the offsets of a batch cache of keys.
     """
     cache = make_prompt_cache(model)
     model(mx.array([_PROMPTS[0]]), cache=cache)
@@ -47,7 +47,7 @@ def _batch(model: Any) -> list[Any]:
 
 
 def _step(model: Any, *, further: int | None = None) -> mx.array:
-    """The logits of one step of both rows, with the offset of one cache moved on."""
+    """The logits of one step of both rows, with the offset of one cache increased."""
     batch = _batch(model)
     if further is not None:
         entry = list(leaves(batch))[further]

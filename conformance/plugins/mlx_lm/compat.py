@@ -1,7 +1,7 @@
-"""What differs between mlx-lm releases in the batch generator. All such knowledge lives here.
+"""All differences between mlx-lm releases in the batch generator.
 
-Covered: 0.28.0 to the newest. The generator was written anew in 0.31.2; the one before is adapted
-by ``legacy``. How stop sequences are passed is looked up at run time.
+Covers 0.28.0 to the newest. The generator was rewritten in 0.31.2; ``legacy`` adapts the earlier
+one. The form in which stop sequences are passed is looked up at run time.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 
 
 def prefills_in_pieces() -> bool:
-    """Whether this release's generator is the one that was written in 0.31.2."""
+    """Whether this release has the generator that was rewritten in 0.31.2."""
     return hasattr(BatchGenerator, "insert_segments")
 
 
 def samples_rows() -> bool:
-    """Whether requests can bring samplers of their own, by which tokens are forced: from 0.30.2."""
+    """Whether requests can have samplers of their own, which force tokens: from 0.30.2 on."""
     return "samplers" in inspect.signature(BatchGenerator.insert).parameters
 
 
@@ -60,7 +60,7 @@ def defaults(options: EngineOptions) -> dict[str, Any]:
 
 
 def processors_argument(rows: Sequence[tuple[Processor, ...]]) -> list[Any]:
-    """The processors of each row for ``insert``; ``None`` for none, where that may be given."""
+    """The processors of each row for ``insert``; ``None`` for none, if the release takes it."""
     module = importlib.import_module("mlx_lm.generate")
     none: Any = None if hasattr(module, "_normalize_logits_processors") else []
     return [make_processors(row) or none for row in rows]
@@ -87,7 +87,7 @@ def stop_argument(stops: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any
 
 
 def _plain(sequence: tuple[int, ...]) -> list[int] | int:
-    """A sequence of one token is written as the token, as some callers do."""
+    """A sequence of one token becomes the token itself, as some callers write it."""
     return sequence[0] if len(sequence) == 1 else list(sequence)
 
 
@@ -104,7 +104,7 @@ def reloaded(caches: Any) -> Any:
         file = str(Path(folder) / "cache.safetensors")
         cache.save_prompt_cache(file, caches)
         loaded = cache.load_prompt_cache(file)
-        # The arrays are read when they are computed; the file is not kept so long.
+        # Arrays are read only when they are evaluated, which must be before the file is removed.
         mx.eval(list(arrays(loaded)))
     return loaded
 
@@ -149,9 +149,9 @@ def cache_bytes(generator: Any) -> int:
 
 
 def nbytes(cache: Any) -> int:
-    """Bytes of a cache by its own count; 0 of one that holds nothing yet.
+    """Bytes of a cache by its own count; 0 for an empty cache.
 
-    Before 0.30.4 caches do not say whether they hold something, and before 0.31 not how much.
+    Before 0.30.4 a cache does not report whether it is empty, and before 0.31 not its bytes.
     """
     return sum(_own_bytes(leaf) for leaf in leaves([cache]) if not holds_nothing(leaf))
 
@@ -163,14 +163,14 @@ def _own_bytes(leaf: Any) -> int:
 
 
 def holds_nothing(leaf: Any) -> bool:
-    """Whether a cache says that it is empty; before 0.30.4 whether it has no array of rows."""
+    """Whether a cache reports that it is empty; before 0.30.4, whether it has no array of rows."""
     if hasattr(leaf, "empty"):
         return bool(leaf.empty())
     return not any(array.ndim > 1 for array in arrays(leaf))
 
 
 def digest(generator: Any) -> dict[str, Any]:
-    """All bookkeeping that an invalid call could disturb, as plain values to compare."""
+    """All bookkeeping that an invalid call could change, as plain values to compare."""
     prompt, generation = generator._prompt_batch, generator._generation_batch
     return {
         "uid counter": generator._uid_count,

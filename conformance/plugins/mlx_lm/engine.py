@@ -34,7 +34,7 @@ from conformance.plugins.mlx_lm.sampling import make_sampler
 
 
 class MlxLmEngine(Engine):
-    """Continuous batching as mlx-lm's own server does it."""
+    """Continuous batching, in the way of mlx-lm's own server."""
 
     name: ClassVar[str] = "mlx_lm"
     library: ClassVar[str] = "mlx_lm"
@@ -63,12 +63,12 @@ class MlxLmEngine(Engine):
         self._reused: dict[int, int] = {}
 
     def insert(self, submissions: Sequence[Submission]) -> None:
-        """All submissions in one call of ``insert``, or of ``insert_segments`` where some have.
+        """Insert all submissions in one call of ``insert``, or of ``insert_segments`` if needed.
 
-        With prefix caching one call for each, as the server makes them.
+        With prefix caching there is one call for each submission, as in the server.
 
         Raises:
-            Unsupported: with prefix caching a request brings a cache of its own.
+            Unsupported: a request has a cache of its own, with prefix caching.
         """
         if self._prefix_cache is None:
             self._insert(submissions)
@@ -77,7 +77,7 @@ class MlxLmEngine(Engine):
             if submission.prefix is not None:
                 raise Unsupported("the server keeps caches itself and is given none")
             request = submission.request
-            # Servers before 0.31.2 gave their generator prompts whole.
+            # Servers before 0.31.2 passed whole prompts to their generator.
             whole = not compat.prefills_in_pieces()
             pieces = [list(request.prompt)] if whole else _pieces(request)
             start = self._prefix_cache.fetch(request, pieces)
@@ -95,11 +95,11 @@ class MlxLmEngine(Engine):
             else self._sampler(own_sampler(s.request, self._options))
             for s in submissions
         ]
-        # Left out where no request needs it, so that the library's own defaults are tested.
+        # Omitted if no request needs it, so that the library's own defaults are tested.
         if any(samplers):
             options["samplers"] = samplers
-        # Once one request of a call has processors, the others of that call get the generator's
-        # own no more (mlx_lm/generate.py:859), so these are given to them.
+        # If one request of a call has processors, the others no longer get the generator's own
+        # (mlx_lm/generate.py:859), so they are passed explicitly.
         if any(own_processors(r, self._options) for r in requests):
             options["logits_processors"] = compat.processors_argument(
                 [r.processors for r in requests]
@@ -124,7 +124,7 @@ class MlxLmEngine(Engine):
         return list(uids)
 
     def step(self) -> StepOutput:
-        """One ``next()``: a decode step for the rows that decode, then one piece of prefill."""
+        """Call ``next()``: a decode step for the decoding rows, then one piece of prefill."""
         with self._counting.measured():
             prompt_responses, responses = self._generator.next()
         processed: dict[str, int] = {}
@@ -160,47 +160,47 @@ class MlxLmEngine(Engine):
         return StepOutput(events, processed, reused=reused, stored=stored, claims=claims)
 
     def remove(self, request_ids: Sequence[str]) -> None:
-        """One call of ``remove`` with all their uids."""
+        """Call ``remove`` once, with the uids of all the requests."""
         uids = [self._uid(name) for name in request_ids]
         self._claims.removed(self._generator.remove(uids))
         if self._prefix_cache is not None:
             self._prefix_cache.forget(uids)
 
     def close(self) -> None:
-        """``BatchGenerator.close``."""
+        """Call ``BatchGenerator.close``."""
         self._generator.close()
 
     def stages(self) -> Mapping[str, Stage]:
-        """From the generator's queue, prompt batch and generation batch."""
+        """The stages by the generator's queue, prompt batch and generation batch."""
         held = compat.uids_by_stage(self._generator)
         return {self._ids[uid]: stage for uid, stage in held.items() if uid in self._ids}
 
     def rows(self) -> Mapping[str, int]:
-        """From the generation batch."""
+        """The rows of the generation batch."""
         return {self._name(u): row for row, u in enumerate(compat.decode_rows(self._generator))}
 
     def cache_bytes(self) -> int | None:
-        """From the generator's own count."""
+        """The generator's own count."""
         return compat.cache_bytes(self._generator)
 
     def counted(self) -> Counted | None:
-        """From ``BatchGenerator.stats``."""
+        """The counts of ``BatchGenerator.stats``."""
         return self._counting.counted()
 
     def layers(self) -> Sequence[CachedLayer]:
-        """Of the batch that decodes."""
+        """The layers of the decoding batch."""
         return [
             CachedLayer(compat.nbytes(entry), quantized=False, dtypes=floating(entry))
             for entry in compat.decode_caches(self._generator)
         ]
 
     def pending(self) -> int:
-        """Of the batch that decodes, with the tokens kept for its processors."""
+        """Pending work of the decoding batch, and the tokens kept for its processors."""
         generator = self._generator
         return pending_edges([*compat.decode_caches(generator), *compat.histories(generator)])
 
     def give_up(self, request_id: str, *, computed: bool) -> KeptCache:
-        """Of the finishing response."""
+        """The cache of the finishing response."""
         caches, _ = self._finished_caches[request_id]
         self._finished_caches.clear()
         if caches is None:
@@ -208,7 +208,7 @@ class MlxLmEngine(Engine):
         return weigh(request_id, caches, computed=computed)
 
     def give_up_stored(self) -> KeptCache | None:
-        """Of the server's store; ``None`` if it keeps nothing."""
+        """A cache of the server's store; ``None`` if the store is empty."""
         self._finished_caches.clear()
         stored = self._prefix_cache.shortest() if self._prefix_cache is not None else None
         if stored is None:
@@ -216,14 +216,14 @@ class MlxLmEngine(Engine):
         return weigh("the shortest that is stored", stored, computed=True)
 
     def extract(self, request_id: str) -> Any:
-        """Cache and tokens: of the finishing response, or by ``extract_cache`` of a live row."""
+        """Cache and tokens: of the finishing response, or of a live row by ``extract_cache``."""
         if request_id in self._finished_caches:
             return self._finished_caches[request_id]
         uid = self._uid(request_id)
         return self._generator.extract_cache([uid])[uid]
 
     def reloaded(self, prefix: Any) -> Any:
-        """The cache by way of a file; its tokens are the caller's to keep."""
+        """The cache saved to a file and loaded; its tokens are kept, as the file lacks them."""
         caches, tokens = prefix
         return compat.reloaded(caches), tokens
 
@@ -237,8 +237,8 @@ class MlxLmEngine(Engine):
         return tuple(PROBES)
 
     def _sampler(self, sampler: Sampler | None) -> SamplerFn | None:
-        # Rows with equal library samplers share one object: the engine then samples them in one
-        # call for the whole batch, which is another path than row by row.
+        # Rows with equal library samplers share one object, so that the engine samples them in one
+        # call for the whole batch, which is a different path than row by row.
         if sampler is None or sampler.kind not in ("library", "compared"):
             return make_sampler(sampler)
         key = repr(sampler)
@@ -269,7 +269,7 @@ class MlxLmEngine(Engine):
 
 
 def _pieces(request: Request) -> list[list[int]]:
-    """The prompt in the segments that the request has, or whole."""
+    """The prompt in the segments of the request, or as one piece."""
     lengths = request.segments or (len(request.prompt),)
     ends = np.cumsum(lengths).tolist()
     return [list(request.prompt[end - n : end]) for n, end in zip(lengths, ends, strict=True)]

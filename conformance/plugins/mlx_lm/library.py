@@ -104,7 +104,7 @@ class MlxLm(Library):
     ) -> Solo:
         """See ``Library.single_stream``: ``mlx_lm.generate.generate_step``.
 
-        All segments of a prompt but the last are fed as the library feeds the pieces of a prompt.
+        All segments except the last are fed as the library feeds the pieces of a prompt.
         """
         cache = prefix if prefix is not None else _cache(model, request, options)
         prompt, step_size = request.prompt, options.prefill_step_size
@@ -130,7 +130,7 @@ class MlxLm(Library):
         return Solo(Stream(tokens=tuple(tokens), logprobs=table), cache)
 
     def reloaded(self, cache: Any) -> Any | None:
-        """By way of ``save_prompt_cache``."""
+        """The cache after ``save_prompt_cache`` and ``load_prompt_cache``."""
         return compat.reloaded(cache)
 
     def stateless(self, model: Any, request: Request, tokens: tuple[int, ...]) -> np.ndarray:
@@ -151,7 +151,7 @@ class MlxLm(Library):
     ) -> np.ndarray:
         """See ``Library.teacher_forced``: one prefill of all tokens into a fresh cache.
 
-        Attention reads quantized keys and values in one pass, as it would in many.
+        Attention reads quantized keys and values in this one pass, as it would in many.
         """
         fed = request.prompt + tokens[:-1]
         inputs = mx.array(fed)[None]
@@ -172,7 +172,7 @@ class MlxLm(Library):
         return fingerprint(model)
 
     def head_sizes(self, model: Any) -> frozenset[int]:
-        """See ``Library.head_sizes``: as they are after a prompt of two tokens."""
+        """See ``Library.head_sizes``: taken from caches after a prompt of two tokens."""
         used = make_prompt_cache(model)
         mx.eval(model(mx.array([[1, 2]]), cache=used))
         return quantization.head_sizes(used)
@@ -206,5 +206,5 @@ def _cache(model: Any, request: Request, options: EngineOptions) -> list[Any]:
 
 
 def _logprobs(logits: mx.array) -> np.ndarray:
-    """Normalised as the library does, in the logits' own dtype; float32 ``[..., vocab]`` out."""
+    """Logprobs ``[..., vocab]`` in float32, normalised like the library in the logits' dtype."""
     return np.array((logits - mx.logsumexp(logits, axis=-1, keepdims=True)).astype(mx.float32))

@@ -1,8 +1,8 @@
-"""A family's model, loaded as a user's is: from files on disk, by the library's own loader.
+"""Loads a family's model as a user would: from files on disk, with the library's own loader.
 
-So the model's ``sanitize`` and ``from_dict`` and the loader's strictness are tested too. After
-loading, every parameter is compared with what was written: a ``sanitize`` that changes weights
-that are already in the library's format would otherwise give another model than the family says.
+This also tests the model's ``sanitize`` and ``from_dict`` and the loader's strictness. After
+loading, every parameter is compared with the written one: otherwise a ``sanitize`` that changes
+weights that are already in the library's format would yield a different model than the family's.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedMode
 
     Args:
         dtype: ``float32``, ``float16`` or ``bfloat16``.
-        seed: is added to the family's own seed.
+        seed: added to the family's own seed.
 
     Raises:
-        Unsupported: the installed library has no such model, or says that it can't build it.
-        ModelError: the library failed, or the loaded weights are not those that were written.
+        Unsupported: the installed library has no such model, or says that it cannot build it.
+        ModelError: the library failed, or the loaded weights differ from the written ones.
     """
     multiply_experts_in_half_precision()
     if family.checkpoint is not None:
@@ -82,17 +82,17 @@ def write_checkpoint(family: Family, folder: Path, *, dtype: str, seed: int) -> 
     """Write ``config.json`` and ``model.safetensors``, in the library's own format, to a folder.
 
     Raises:
-        Unsupported: the installed library has no such model, or says that it can't build it.
+        Unsupported: the installed library has no such model, or says that it cannot build it.
         ModelError: the library failed to build the model.
     """
     _write(family, folder, dtype=dtype, seed=seed)
 
 
 def outlined(family: Family) -> Outline:
-    """See ``Library.outline``: the model as its config says, its parameters never evaluated.
+    """See ``Library.outline``: the model of the config, with parameters that are never evaluated.
 
     Raises:
-        Unsupported: the installed library has no such model, or says that it can't build it.
+        Unsupported: the installed library has no such model, or says that it cannot build it.
         ModelError: the library failed to build the model.
     """
     config = dict(family.config)
@@ -130,6 +130,6 @@ def _skeleton(config: dict[str, Any], folder: Path) -> Module:
     else:
         with probed_packages.found(str(config.get("model_type"))):
             model_class, args_class = utils._get_classes(config=dict(config))
-    # A deep copy, because some ``from_dict`` write into their argument.
+    # A deep copy, because some ``from_dict`` methods write into their argument.
     model: Module = model_class(args_class.from_dict(json.loads(json.dumps(config))))
     return model

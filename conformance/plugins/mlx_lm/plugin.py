@@ -1,4 +1,4 @@
-"""The hooks of the mlx-lm plugin. What they need is imported by each, so that each fails alone."""
+"""The hooks of the mlx-lm plugin. Each imports its own modules, so that each fails alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def conformance_libraries() -> list[Library]:
-    """mlx-lm."""
+    """The library mlx-lm."""
     from conformance.plugins.mlx_lm.library import MlxLm
 
     return [MlxLm()]
@@ -36,7 +36,7 @@ def conformance_families() -> list[Family]:
 
 @hookimpl
 def conformance_engines() -> list[type[Engine]]:
-    """``BatchGenerator`` and ``batch_generate``."""
+    """The engines of ``BatchGenerator`` and ``batch_generate``."""
     from conformance.plugins.mlx_lm.batch_generate import MlxLmBatchGenerate
     from conformance.plugins.mlx_lm.engine import MlxLmEngine
 
@@ -45,7 +45,7 @@ def conformance_engines() -> list[type[Engine]]:
 
 @hookimpl
 def conformance_scenarios() -> list[Scenario]:
-    """The ladder, for any engine as far as its capabilities allow; and the corpus."""
+    """The ladder, for any engine that has the needed capabilities, and the corpus."""
     from conformance.scenarios import LADDER
     from conformance.tools.explore.replay import CORPUS
 
@@ -54,7 +54,7 @@ def conformance_scenarios() -> list[Scenario]:
 
 @hookimpl
 def conformance_mends() -> list[Mend | Unavailable]:
-    """Repairs of known defects of mlx-lm; none before 0.31.2, as for faults."""
+    """Mends of known defects of mlx-lm; like faults, none before 0.31.2."""
     from conformance.plugins.mlx_lm.compat import prefills_in_pieces
 
     if not prefills_in_pieces():

@@ -22,14 +22,14 @@ from conformance.plugins.mlx_lm.stored_sequences import (
     stored_sequences,
 )
 
-# The server's names for the segments of a chat's prompt; a prompt in one segment has the last.
+# The server's names for the segments of a chat's prompt; a single segment has the last name.
 _KINDS = ("system", "user", "assistant")
 _MODEL = "model"
 
 
 @dataclass
 class Start:
-    """Where a request starts: a copy of a stored cache, its tokens, and the remaining segments."""
+    """The start of a request: a copy of a stored cache, its tokens, and the remaining segments."""
 
     cache: Any
     tokens: list[int]
@@ -40,9 +40,9 @@ class Start:
 class PrefixCache:
     """Stores whole sequences, found by any prefix, without blocks or snapshots at intervals.
 
-    Of the options ``snapshots`` is ``--prompt-cache-size``, the number of sequences, and
-    ``max_bytes`` is ``--prompt-cache-bytes``; the others say where a cache can be cut, and
-    these can be cut at any token or not at all.
+    The option ``snapshots`` is ``--prompt-cache-size``, the number of sequences, and ``max_bytes``
+    is ``--prompt-cache-bytes``. The other options say where a cache can be cut; these caches can be
+    cut at any token or not at all.
     """
 
     def __init__(self, caching: PrefixCaching) -> None:
@@ -52,11 +52,11 @@ class PrefixCache:
         self._times_first = caching.times_first
         self._first_bytes: int | None = None
         self._calls: list[Stored] = []
-        # For each live request, the kinds of the segments that are still to be stored.
+        # For each live request, the kinds of the segments not stored yet.
         self._kinds: dict[int, list[str]] = {}
 
     def fetch(self, request: Request, segments: Sequence[Sequence[int]]) -> Start:
-        """The longest stored prefix of the prompt, which is cut off from the segments."""
+        """The longest stored prefix of the prompt, and the segments after it."""
         prompt = list(request.prompt)
         cache, rest = self._stored.fetch_nearest_cache(_MODEL, prompt)
         count = len(prompt) - len(rest)
@@ -73,10 +73,10 @@ class PrefixCache:
         return Start(cache, prompt[:count], pieces, kinds)
 
     def inserted(self, uid: int, start: Start, active_bytes: int) -> None:
-        """Register the new request; evict what has no room beside the caches in use.
+        """Register the new request; evict sequences that do not fit next to the caches in use.
 
         Raises:
-            Unsupported: there is a bound, and the store of this release, before 0.31, takes none.
+            Unsupported: there is a bound, which the store takes only from 0.31 on.
         """
         self._kinds[uid] = start.kinds
         bound = self._bound(active_bytes)
@@ -88,7 +88,7 @@ class PrefixCache:
             self._note(StoreCall.BOUND, most=max(0, bound))
 
     def store_segments(self, generator: Any, responses: Sequence[Any]) -> None:
-        """Store the caches of prompts at the end of a segment that is not their last."""
+        """Store the caches of prompts at the end of each segment except the last."""
         ended = [
             r.uid
             for r in responses
@@ -100,7 +100,7 @@ class PrefixCache:
             self._note_insert(tokens, cache, kind)
 
     def store_checkpoints(self, generator: Any) -> None:
-        """Store the caches of prompts before their last token, in releases that keep these."""
+        """Store the caches of prompts before their last token, in releases that keep them."""
         for tokens, cache in compat.checkpoints(generator):
             self._stored.insert_cache(_MODEL, tokens, cache, checkpoint=True)
             self._note_insert(tokens, cache, _KINDS[-1])
@@ -116,11 +116,11 @@ class PrefixCache:
             self._kinds.pop(response.uid, None)
 
     def shortest(self) -> list[Any] | None:
-        """The caches of the shortest sequence that is stored, as they are, one for each layer."""
+        """The uncopied caches of the shortest stored sequence, one for each layer."""
         return shortest_stored(self._stored)
 
     def calls(self) -> tuple[Stored, ...]:
-        """The calls since this was called before."""
+        """The store's calls since the previous call of this method."""
         made, self._calls = tuple(self._calls), []
         return made
 
@@ -130,7 +130,7 @@ class PrefixCache:
         return None if self._max_bytes is None else self._max_bytes - active_bytes
 
     def _meet_exactly(self) -> None:
-        """Bounds that what is kept just meets: nothing may be given up for them."""
+        """Set bounds equal to the current contents: nothing may be evicted for them."""
         if stored_sequences(self._stored) is not None:
             met = int(self._stored.nbytes)
             self._stored.trim_to(n_sequences=len(self._stored))
@@ -148,6 +148,6 @@ class PrefixCache:
             self._calls.append(replace(record, total=int(self._stored.nbytes)))
 
     def forget(self, uids: Sequence[int]) -> None:
-        """Store nothing more of requests that were removed."""
+        """Store nothing more for removed requests."""
         for uid in uids:
             self._kinds.pop(uid, None)

@@ -1,8 +1,8 @@
-"""Packages that a model module only looks for, and uses nothing of.
+"""Packages that a model module only looks for, without using them.
 
-``mlx_lm/models/olmo.py:13`` imports ``hf_olmo`` to see whether it is there, and ends the process if
-not. No environment with mlx-vlm can have it: ai2-olmo from 0.6.0 on needs numpy below 2, and
-opencv-python, which mlx-vlm needs, numpy 2; before that it needs torch below 2.4, with which
+``mlx_lm/models/olmo.py:13`` imports ``hf_olmo`` to see whether it is there, and ends the process
+if it is not. No environment with mlx-vlm can have it: ai2-olmo from 0.6.0 on needs numpy below 2,
+and opencv-python, which mlx-vlm needs, numpy 2; before that it needs torch below 2.4, with which
 transformers 5 has no models, and ``hf_olmo`` is one; cached-path, which all of them need, needs
 rich below 14.
 """
@@ -22,10 +22,10 @@ _LOOKED_FOR = {"olmo": "hf_olmo"}
 
 @contextlib.contextmanager
 def found(model_type: str) -> Iterator[None]:
-    """Import the model's module while an empty one stands for the package that it looks for.
+    """Import the model's module while an empty module replaces the package that it looks for.
 
-    Outside of the block the package is missing as before; one that is installed is left alone. A
-    module that used anything of it would fail.
+    Outside of the block the package is missing as before; an installed package is left alone. A
+    model that used anything of the empty module would fail.
     """
     package = _LOOKED_FOR.get(model_type)
     if package is None or importlib.util.find_spec(package) is not None:

@@ -29,7 +29,7 @@ def _construct(**options: Any) -> Callable[[BatchGenerator], object]:
 
 
 def _draw(**options: Any) -> Callable[[BatchGenerator], object]:
-    """A sampler's filters say what they refuse when they are called."""
+    """Call a sampler with these options: its filters reject bad ones only when called."""
     return lambda _: sample_utils.make_sampler(temp=1.0, **options)(mx.zeros((2, _VOCAB)))
 
 
@@ -62,8 +62,8 @@ PROBES: Mapping[str, Callable[[BatchGenerator], object]] = {
 
 
 def probe(generator: BatchGenerator, kind: str) -> ProbeResult:
-    """Make the invalid call ``kind`` on a working generator; what it changed is in the result."""
-    with drawing_kept():  # a spoilt state has been seen by then
+    """Make the invalid call ``kind`` on a working generator; the result has what it changed."""
+    with drawing_kept():  # a damaged state has been seen by then
         return watched(kind, lambda: PROBES[kind](generator), lambda: _state(generator))
 
 

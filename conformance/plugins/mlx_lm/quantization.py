@@ -1,10 +1,10 @@
-"""Quantized single-stream caches, as an engine quantizes the caches of its rows.
+"""Quantized single-stream caches, in the way an engine quantizes the caches of its rows.
 
 mlx-lm's batches quantize nothing. Its single stream (``generate_step(kv_bits=...)``) quantizes the
-first piece of a prompt only after it was read, and refuses rotating caches. Here a cache is
-quantized from its first token on, if the prompt is not shorter than the start: so what attention
-reads does not depend on where pieces end. Windows, states and what is in a ``CacheList`` beside
-keys and values stay as they are. The reference engine does the same in its own code.
+first piece of a prompt only after reading it, and refuses rotating caches. Here a cache is
+quantized from its first token on, if the prompt is at least as long as the start, so attention
+does not depend on where pieces end. Windows, states and other entries of a ``CacheList`` than keys
+and values are not quantized. The reference engine does the same in its own code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def make_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:
     """A cache for one request, quantized as ``kv`` says.
 
     Raises:
-        Unsupported: the library has no caches of that scheme.
+        Unsupported: the library has no caches of this scheme.
     """
     if kv.scheme != "uniform" or kv.bits != int(kv.bits):
         raise Unsupported(f"mlx-lm has no caches of {kv.bits} bits, {kv.scheme}: not supported")
@@ -33,9 +33,9 @@ def make_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:
 
 
 def head_sizes(used: list[Any]) -> frozenset[int]:
-    """The sizes of keys and values in those plain, used caches that are quantized.
+    """The sizes of keys and values in the used caches that can be quantized, which are plain ones.
 
-    An index of a sparse attention has no values, and is recognized by its keys alone.
+    The index of a sparse attention has no values and is recognized by its keys alone.
     """
     return frozenset(
         int(array.shape[-1])

@@ -14,10 +14,10 @@ from conformance.core.token_choice import Processor, Sampler
 
 
 def make_sampler(sampler: Sampler | None) -> SamplerFn | None:
-    """The callable for ``sampler``; a stateful one is made anew by each call.
+    """The callable for ``sampler``; each call makes a new one, as it may have state.
 
     Raises:
-        ScheduleError: there is no such kind of sampler.
+        ScheduleError: the kind of sampler is unknown.
     """
     if sampler is None:
         return None

@@ -1,4 +1,4 @@
-"""What the server's store of sequences holds, and what it counts."""
+"""The contents and counts of the server's store of sequences."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Counts = Mapping[str, tuple[int, int]]
 
 
 def stored_sequences(store: Any) -> tuple[tuple[KeptSequence, ...], Counts] | None:
-    """All kept sequences, of each kind the oldest first, and the store's own counts by kind.
+    """All kept sequences, the oldest of each kind first, and the store's own counts by kind.
 
-    ``None`` of a release whose store counts nothing by kind: up to 0.31.1.
+    ``None`` for releases whose store does not count by kind: up to 0.31.1.
     """
     if not hasattr(store, "stats_by_type"):
         return None
@@ -32,7 +32,7 @@ def stored_sequences(store: Any) -> tuple[tuple[KeptSequence, ...], Counts] | No
 
 
 def shares_with_kept(store: Any, found: Sequence[Any]) -> bool:
-    """Whether one of these caches is kept: what decodes with it would change what is kept."""
+    """Whether one of these caches is also in the store: decoding with it would change the store."""
     if stored_sequences(store) is None:
         return False
     kept = {
@@ -47,10 +47,10 @@ def shares_with_kept(store: Any, found: Sequence[Any]) -> bool:
 def shortest_stored(store: Any) -> list[Any] | None:
     """The caches of the stored sequence with the fewest tokens; ``None`` if nothing is stored.
 
-    The store has a tree with a branch for each token; up to 0.31.1 with other names.
+    The store has a tree with a branch for each token; its names differ up to 0.31.1.
     """
     tree = store._trie._trie if hasattr(store, "_trie") else store._cache
-    nodes = list(tree.values())  # of each model one
+    nodes = list(tree.values())  # one for each model
     while nodes:
         for node in nodes:
             if (entry := node.get("__value__") or node.get("cache")) is not None:
@@ -61,7 +61,7 @@ def shortest_stored(store: Any) -> list[Any] | None:
 
 
 def held_bytes(cache: Sequence[Any]) -> int:
-    """Bytes of all arrays of a sequence's caches, without those of one axis."""
+    """Bytes of all arrays of a sequence's caches, except arrays with one axis."""
     return sum(int(array.nbytes) for array in arrays(list(cache)) if array.ndim > 1)
 
 

@@ -1,4 +1,4 @@
-"""The mlx-vlm plugin: its library, two batched engines, media, families, faults around it.
+"""The mlx-vlm plugin: the library, two batched engines, media, families, faults and mends.
 
-``legacy/`` is for old releases. What any library on mlx needs is in ``backend/``.
+``legacy/`` is for old releases. Code for any library on mlx is in ``backend/``.
 """

@@ -1,7 +1,8 @@
 """mlx-vlm's public function ``batch_generate`` as an engine: one call for all requests.
 
-It pads all prompts, embeds them in one call and cuts the padding off again: another path than the
-server's, with defects of its own. Images go with the first prompts, one each, grouped by size.
+The function pads all prompts, embeds them in one call and cuts the padding off again: a different
+path than the server's, with defects of its own. The first prompts get one image each, grouped by
+size.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from conformance.plugins.mlx_vlm.sampling import make_processors, make_sampler
 
 
 class MlxVlmBatchGenerate(Engine):
-    """One call of the function is one step. Our sampler records the rows that it is called with."""
+    """One call of the function is one step. This engine's sampler records its rows."""
 
     name: ClassVar[str] = "mlx_vlm_batch_generate"
     library: ClassVar[str] = "mlx_vlm"
@@ -58,16 +59,16 @@ class MlxVlmBatchGenerate(Engine):
 
     @classmethod
     def uncut(cls, model: LoadedModel) -> str:
-        """The function asks the model, which the server's generator does not."""
+        """See ``Engine.uncut``: the function asks the model, unlike the server's generator."""
         forbids = getattr(model.model, "no_chunked_prefill", False)
         return "the model says no_chunked_prefill" if forbids else ""
 
     def insert(self, submissions: Sequence[Submission]) -> None:
-        """Queued until the next step."""
+        """Queue the requests until the next step."""
         self._queued.extend(submissions)
 
     def step(self) -> StepOutput:
-        """One call of ``batch_generate`` with all queued requests, images first."""
+        """Call ``batch_generate`` once with all queued requests, images first."""
         submissions, self._queued = self._queued, []
         if not submissions:
             return StepOutput()
@@ -106,25 +107,25 @@ class MlxVlmBatchGenerate(Engine):
         return StepOutput(tuple(events), {r.request_id: len(r.prompt) for r in requests})
 
     def remove(self, request_ids: Sequence[str]) -> None:
-        """Only before the call: the function cannot be interrupted."""
+        """Remove queued requests; the function cannot be interrupted once it is called."""
         self._queued = [s for s in self._queued if s.request.request_id not in request_ids]
 
     def close(self) -> None:
-        """Nothing is left after the call."""
+        """Do nothing: the function leaves nothing open."""
 
     def counted(self) -> Counted | None:
-        """Of the call, which is one."""
+        """The counts of the one call."""
         return self._counted
 
     def stages(self) -> Mapping[str, Stage]:
-        """All requests before the call are queued."""
+        """All requests are queued until the call."""
         return {s.request.request_id: Stage.QUEUED for s in self._queued}
 
     @classmethod
     def joined(
         cls, model: LoadedModel, requests: Sequence[Request]
     ) -> Sequence[tuple[tuple[str, ...], Mapping[str, Any]]]:
-        """See ``Engine.joined``: images of one size together, then requests without."""
+        """See ``Engine.joined``: images of one size together, then requests without images."""
         groups: dict[tuple[int, ...], list[Request]] = {}
         for request in sorted(requests, key=lambda r: not r.media):
             groups.setdefault(_size(request), []).append(request)
@@ -133,7 +134,7 @@ class MlxVlmBatchGenerate(Engine):
         ]
 
     def _check(self, request: Request, prompt: str) -> None:
-        """The function must tokenize the text to the oracle's prompt."""
+        """Check that the function tokenizes the text to the oracle's prompt."""
         family, processor = self._loaded.family, self._loaded.processor
         if request.media and family.facts.stand_in is not None:
             raise Unsupported(
@@ -156,7 +157,7 @@ class MlxVlmBatchGenerate(Engine):
             )
 
     def _tokens(self, row: _Row, text: str) -> list[int]:
-        """The row's recorded tokens if the returned text agrees, else those of the text."""
+        """The row's recorded tokens if the returned text agrees, else the tokens of the text."""
         recorded = row.tokens[: row.request.max_tokens]
         detokenizer = self._loaded.processor.detokenizer
         detokenizer.reset()
@@ -171,7 +172,7 @@ class MlxVlmBatchGenerate(Engine):
 
 @dataclass
 class _Row:
-    """One prompt of the call, with the logprobs that its tokens were chosen from."""
+    """One prompt of the call, with the logprobs from which its tokens were chosen."""
 
     request: Request
     forced: tuple[int, ...] | None
@@ -182,7 +183,7 @@ class _Row:
 class _Recorder:
     """The call's one sampler: records the logprobs of each row, chooses or forces tokens.
 
-    The function decodes one group after the other. Rows begin together, or join those that decode;
+    The function decodes one group after the other. Rows begin together, or join the decoding rows;
     a row leaves when it has ``max_tokens`` tokens.
     """
 
@@ -195,7 +196,7 @@ class _Recorder:
     def sample_target(
         self, logprobs: mx.array, *, row_ids: list[int], positions: list[int]
     ) -> mx.array:
-        """``[rows, vocab]`` in, ``[rows]`` out; ``positions`` are indices of output tokens."""
+        """Tokens ``[rows]`` from logprobs ``[rows, vocab]``; ``positions`` index output tokens."""
         del row_ids
         rows = self._begun(len(positions)) if positions[0] == 0 else self._decoding()
         table = np.array(logprobs.astype(mx.float32))
@@ -208,7 +209,7 @@ class _Recorder:
         return mx.array(chosen.astype(np.uint32))
 
     def _begun(self, count: int) -> list[_Row]:
-        """The next rows of the group, or of the next one."""
+        """The next rows of this group, or of the next group."""
         if not self._coming:
             self._rows, self._coming = [], self._groups.pop(0)
         new, self._coming = self._coming[:count], self._coming[count:]
@@ -228,15 +229,15 @@ def _greedy(logprobs: mx.array) -> mx.array:
 
 
 def _tokenizer(processor: Any) -> Any:
-    """As the function looks it up: some processors are the tokenizer itself."""
+    """The tokenizer that the function looks up: some processors are the tokenizer itself."""
     return getattr(processor, "tokenizer", processor)
 
 
 def _groups(rows: list[_Row], *, sort: bool) -> list[list[_Row]]:
-    """As the function groups them: images of one size together, then those without.
+    """The function's groups of rows: images of one size together, then rows without images.
 
     Args:
-        sort: by length, as the generator does; not where it gets prompts with their padding, which
+        sort: sort by length, like the generator; without effect on padded prompts, which all
             have one length.
     """
     groups: dict[tuple[int, ...], list[_Row]] = {}
@@ -248,12 +249,12 @@ def _groups(rows: list[_Row], *, sort: bool) -> list[list[_Row]]:
 
 
 def _size(request: Request) -> tuple[int, ...]:
-    """The size of its image, by which the function groups prompts; empty for text."""
+    """The size of the request's image, by which the function groups; empty for text."""
     return request.media[0].size if request.media else ()
 
 
 def _joint(model: LoadedModel, group: Sequence[Request]) -> dict[str, Any]:
-    """The processor's output for several prompts, as the function calls it.
+    """The processor's output for several prompts, called as in the function.
 
     Source: ``mlx_vlm.generate.ar._generate_batch``.
     """
@@ -274,7 +275,7 @@ def _joint(model: LoadedModel, group: Sequence[Request]) -> dict[str, Any]:
 
 
 def _text(request: Request) -> str:
-    """The prompt's text without its image, which the function puts before or after it."""
+    """The prompt's text without its image; the function puts the image before or after it."""
     if not request.media:
         return text_of([request.prompt])
     (media,) = request.media

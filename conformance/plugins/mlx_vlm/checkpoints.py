@@ -1,4 +1,4 @@
-"""Real checkpoints, loaded by mlx-vlm's own loader from their folder, which is never written to."""
+"""Loads real checkpoints with mlx-vlm's own loader; never writes to their folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conformance.tools.checkpoints.folder import look
 
 
 def check(folder: Path, *, trusted: bool = False) -> None:
-    """See ``Library.check``: the weights are mapped, and none is read.
+    """See ``Library.check``: the weights are mapped, but not read.
 
     Source: ``mlx_vlm.utils._load_safetensors``, which opens some files for writing.
     """
@@ -33,7 +33,7 @@ def check(folder: Path, *, trusted: bool = False) -> None:
 
 
 def not_finite(folder: Path, *, trusted: bool = False) -> str | None:
-    """See ``Library.not_finite``: each parameter is read, and let go."""
+    """See ``Library.not_finite``: each parameter is read, then released."""
     with library_errors(_named(folder), "loading"):
         return first_not_finite(parameters(_lazy(folder, trusted=trusted)))
 
@@ -50,11 +50,11 @@ def load(family: Family, checkpoint: Checkpoint, *, dtype: str) -> tuple[Any, An
     """The checkpoint's model in evaluation mode, cast to ``dtype``, and its processor.
 
     Raises:
-        Unsupported: the installed library has no such model, or says that it can't build it.
+        Unsupported: the installed library has no such model, or says that it cannot build it.
         ModelError: the library failed to load it.
     """
     with library_errors(family, "loading"):
-        # Without this argument some of the library's processors run the folder's code.
+        # Without this argument, some of the library's processors run the folder's code.
         model, processor = utils.load(
             checkpoint.folder, lazy=True, strict=True, trust_remote_code=checkpoint.trusted
         )

@@ -1,7 +1,7 @@
-"""Which of mlx-vlm's shared code a model runs, by which its defects may be known ones.
+"""Which of mlx-vlm's shared code a model runs: known defects are looked up by it.
 
-What a model hands to the batch generator beside the tokens decides much of that, so a few prompts
-are made and passed through it once.
+Much of this depends on the arguments that a model passes to the batch generator besides the tokens,
+so a few prompts are made and passed through the model once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EMBEDDINGS = "inputs_embeds"
 
 
 def code_traits(model: LoadedModel) -> frozenset[str]:
-    """All that can be found of the model; what raises is left out."""
+    """All traits found in the model; a look-up that raises is left out."""
     kinds = [kind for kind in model.family.facts.modalities if kind != "text"]
     looks: list[Callable[[LoadedModel], Iterator[str]]] = [_call, _pieces, _processor, _caches]
     looks += [functools.partial(_media, kind=kind) for kind in kinds]
@@ -42,16 +42,16 @@ def code_traits(model: LoadedModel) -> frozenset[str]:
 
 
 def _call(model: LoadedModel) -> Iterator[str]:
-    """``argument:cross_attention_states``: what the decoder takes by name."""
+    """``argument:cross_attention_states``: arguments that the decoder takes by name."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     found = inspect.signature(type(model.language_model).__call__).parameters.items()
     yield from (f"argument:{name}" for name, one in found if one.kind in named and name != "self")
 
 
 def _pieces(model: LoadedModel) -> Iterator[str]:
-    """``pieces:refused`` by the decoder's call; ``pieces:forbidden``, where only the model says so.
+    """``pieces:refused`` by the decoder's call; ``pieces:forbidden`` only by the whole model.
 
-    The batch generator has the decoder, which then forbids nothing.
+    The batch generator has only the decoder, which in the second case forbids nothing.
     """
     if not model.takes_pieces:
         yield "pieces:refused"
@@ -71,19 +71,19 @@ def _processor(model: LoadedModel) -> Iterator[str]:
 
 
 def _caches(model: LoadedModel) -> Iterator[str]:
-    """Of the caches after a text, which the decoder is given as embeddings, as in a batch."""
+    """Traits of the caches after a text, passed to the decoder as embeddings, as in a batch."""
     cache, request = model.cache(), Request("text", _text(model, 7), 1)
     _decoded(model, request, inputs.embed(model, inputs.inputs_of(model, request)), cache)
     yield from filled(cache)
 
 
 def _media(model: LoadedModel, *, kind: str) -> Iterator[str]:
-    """What of prompts with media the batch generator does not put together as it should.
+    """Inputs of prompts with media that the batch generator cannot join correctly.
 
-    ``longer:image``: more embeddings than tokens. ``listed:embeddings``, ``listed:pixels``: what is
-    no array. ``uneven:image``: arrays whose shapes hang on the image's size or the prompt's length.
-    ``partial:image``: arrays with something for each token, which texts do not have and the decoder
-    reads.
+    ``longer:image``: more embeddings than tokens. ``listed:embeddings``, ``listed:pixels``: inputs
+    that are no arrays. ``uneven:image``: arrays whose shapes depend on the image's size or the
+    prompt's length. ``partial:image``: arrays with an entry for each token that the decoder reads,
+    and that texts lack.
     """
     sizes = model.family.facts.sizes[kind]
     one, given, made = _prompt(model, kind, sizes[0], 3)
@@ -112,7 +112,7 @@ def _prompt(
 
 
 def _go_together(*prompts: tuple[Request, Given]) -> bool:
-    """Whether the batch generator can make one prefill of them, whatever their embeddings."""
+    """Whether the batch generator can prefill the prompts together, apart from embeddings."""
     given = [g | {_EMBEDDINGS: mx.zeros((1, len(r.prompt), 1))} for r, g in prompts]
     try:
         part("generate.ar")._merge_prefill_prompt_kwargs(
@@ -138,8 +138,8 @@ def _partial(model: LoadedModel, request: Request, given: Given) -> Iterator[str
 
 
 def _is_read(model: LoadedModel, kind: str, size: tuple[int, ...], name: str) -> bool:
-    """Whether the decoder gives something else without the argument, or nothing."""
-    cache = model.cache()  # which resets what making the prompt leaves on the model
+    """Whether the decoder's output changes or fails without the argument."""
+    cache = model.cache()  # resets the state that making the prompt left on the model
     request, given, _ = _prompt(model, kind, size, 3)
     right = _decoded(model, request, given, cache)
     cache = model.cache()

@@ -1,9 +1,9 @@
-"""What differs between mlx-vlm releases in the batch generator. All such knowledge lives here.
+"""All differences between mlx-vlm releases in the batch generator.
 
-Covered: 0.4.4 to the newest. Up to 0.5 all of generation was one module, ``mlx_vlm.generate``;
-from 0.6 on the autoregressive part is ``mlx_vlm.generate.ar``. The generator was written anew in
-0.5; the one before is adapted by ``legacy``. An argument that a release does not take is left out
-where the release does the same anyway, and is refused otherwise.
+Covers 0.4.4 to the newest. Up to 0.5 all of generation was one module, ``mlx_vlm.generate``; from
+0.6 on the autoregressive part is ``mlx_vlm.generate.ar``. The generator was rewritten in 0.5;
+``legacy`` adapts the earlier one. An argument that a release does not take is omitted if the
+release behaves the same without it, and refused otherwise.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def part(name: str) -> ModuleType:
 
 
 def processor_maker() -> Any:
-    """The library's function that makes logits processors; up to 0.5 it is mlx-lm's."""
+    """The library's function that makes logits processors; up to 0.5, mlx-lm's."""
     own = part("sample_utils")
     if hasattr(own, "make_logits_processors"):
         return own.make_logits_processors
@@ -77,7 +77,7 @@ def model_package(config: dict[str, Any], folder: Path) -> Any:
     """The library's package for a config; ``model_file`` in it is read from ``folder``.
 
     Raises:
-        Unsupported: this release has no model of its own for it, and takes mlx-lm's.
+        Unsupported: this release has no such model of its own and uses mlx-lm's.
     """
     find = utils.get_model_and_args
     knows_files = "model_path" in inspect.signature(find).parameters
@@ -94,10 +94,10 @@ def embeds_together() -> bool:
 
 
 def with_end_of_text(config: dict[str, Any]) -> dict[str, Any]:
-    """A config as this release can load it: from 0.6.4 to 0.7 one without stop tokens is refused.
+    """A config that this release can load: 0.6.4 to 0.7 refuse a config without stop tokens.
 
-    Which token it is does not matter: engines and single streams get their stop tokens. It must not
-    be 0, which those releases take for none.
+    Any token will do, because engines and single streams get their own stop tokens. It must not be
+    0, which those releases treat as missing.
     """
     if not older("mlx-vlm", "0.7.10"):
         return config
@@ -105,10 +105,10 @@ def with_end_of_text(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def unpads_together() -> bool:
-    """Whether the padding of prompts embedded together is taken off before they are sorted.
+    """Whether the padding of prompts embedded together is cut off before they are sorted.
 
-    Before 0.7.0 the generator gets them with it, all of one length, so that its sorting by length
-    keeps their order.
+    Before 0.7.0 the generator gets padded prompts of one length, so its sorting by length keeps
+    their order.
     """
     return hasattr(generation(), "_unpad_batch_prompts")
 
@@ -132,7 +132,7 @@ def make_generator(model: Any, processor: Any, options: EngineOptions, **more: A
 
 
 def kv_arguments(kv: KvQuant | None) -> dict[str, Any]:
-    """The library's names for how keys and values are quantized; empty where they are not."""
+    """The library's arguments for quantized keys and values; empty without quantization."""
     if kv is None:
         return {}
     bits = int(kv.bits) if float(kv.bits).is_integer() else kv.bits
@@ -145,7 +145,7 @@ def kv_arguments(kv: KvQuant | None) -> dict[str, Any]:
 
 
 def make_batch_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:
-    """The batch generator's cache for one row; it takes a start since 0.6."""
+    """The batch generator's cache for one row; since 0.6 it takes a start."""
     make = generation()._make_cache
     given = {**kv_arguments(kv), "prefill_length": prompt_length}
     taken = inspect.signature(make).parameters
@@ -154,7 +154,7 @@ def make_batch_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:
 
 
 def progress(generator: Any) -> dict[int, int]:
-    """Prompt tokens done of each request in prefill, by the generator's uid."""
+    """The prompt tokens fed so far of each request in prefill, by the generator's uid."""
     batch = generator._prompt_batch
     if batch is None:
         return {}
@@ -168,7 +168,7 @@ def progress(generator: Any) -> dict[int, int]:
 def reused(generator: Any, progress: Iterable[Any]) -> dict[int, int]:
     """Prompt tokens whose cache came from an earlier prompt, by uid.
 
-    Of the prompts in prefill and of those in ``progress``, whose prefill has just ended.
+    This covers prompts in prefill and prompts in ``progress``, whose prefill has just ended.
     """
     batch = generator._prompt_batch
     found = {p.uid: getattr(p, "cached_tokens", 0) for p in progress}
@@ -199,7 +199,7 @@ def prefill_rows(generator: Any) -> list[int]:
 def sampled_positions(generator: Any) -> list[int]:
     """The index of the output token that each row gets next, within a call of the sampler.
 
-    A decode step begins with ``_current_tokens`` set to ``_next_tokens``; else a prefill ends.
+    A decode step begins by setting ``_current_tokens`` to ``_next_tokens``; else a prefill ends.
     """
     batch = generator._generation_batch
     if batch._next_tokens is not None and batch._current_tokens is batch._next_tokens:
@@ -223,7 +223,7 @@ def nbytes(cache: Any) -> int:
     """Bytes of a cache, by its own count or, if it has none, of all its arrays."""
     if hasattr(cache, "caches"):
         return sum(nbytes(one) for one in cache.caches)
-    empty = getattr(cache, "empty", None)  # caches of single models may lack it
+    empty = getattr(cache, "empty", None)  # some models' own caches lack it
     if empty is not None and empty():
         return 0
     try:
@@ -241,7 +241,7 @@ def _check(taker: Any, wanted: Mapping[str, Any], what: str) -> None:
 
 
 def digest(generator: Any) -> dict[str, Any]:
-    """All bookkeeping that an invalid call could disturb, as plain values to compare."""
+    """All bookkeeping that an invalid call could change, as plain values to compare."""
     prompt, batch = generator._prompt_batch, generator._generation_batch
     return {
         "uid counter": generator.uid_count,

@@ -1,4 +1,4 @@
-"""What mlx-vlm's generator says of its work, beside the time that its calls took."""
+"""The statistics of mlx-vlm's generator, next to the measured time of its calls."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from conformance.core.counted import Clock, Counted, Pace, PromptCount
 
 
 class Counting(Clock):
-    """Measures the calls of a generator and collects what it reports of prompts."""
+    """Measures the calls of a generator and collects its reports about prompts."""
 
     def __init__(self) -> None:
         super().__init__()
         self._ended: list[PromptCount] = []
 
     def add(self, progress: Iterable[Any], names: Mapping[int, str]) -> None:
-        """The reports of a step; releases before 0.6 make other ones or none."""
+        """Add the reports of a step; releases before 0.6 make different ones or none."""
         for report in progress:
             if hasattr(report, "prompt_tps"):
                 name = names.get(report.uid, f"unknown uid {report.uid}")
@@ -24,16 +24,16 @@ class Counting(Clock):
                 self._ended.append(PromptCount(name, pace, getattr(report, "cached_tokens", 0)))
 
     def counted(self, stats: Any, *, reported: bool) -> Counted:
-        """The generator's ``stats()`` with these.
+        """The generator's ``stats()`` together with the collected reports.
 
         Args:
-            reported: whether its steps report the end of prefills.
+            reported: whether the generator's steps report the end of prefills.
         """
         return counted(stats, self.seconds, tuple(self._ended) if reported else None)
 
 
 def counted(stats: Any, wall: float, ended: tuple[PromptCount, ...] | None = None) -> Counted:
-    """``BatchStats`` of the library; it gives a rate of 0 where it did not measure decoding."""
+    """The counts of the library's ``BatchStats``, whose rate is 0 if it measured no decoding."""
     timed = bool(stats.generation_time)
     return Counted(
         Pace(stats.prompt_tokens, stats.prompt_time, stats.prompt_tps),

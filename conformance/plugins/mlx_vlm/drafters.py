@@ -1,8 +1,8 @@
-"""A family's tiny drafters, loaded by the library's own loader, and drafts edited to be right.
+"""Loads a family's tiny drafters with the library's own loader, and edits drafts to be right.
 
-A drafter of random weights predicts nothing, so nearly all of its drafts are rejected. Where a
-schedule says so, its drafts are replaced by the oracle's tokens with a wrong one after them: then
-it is known which drafts are accepted, and the output of the model must stay the same.
+A drafter of random weights predicts nothing, so nearly all of its drafts are rejected. If a
+schedule says so, its drafts are replaced by the oracle's tokens followed by a wrong token: then it
+is known which drafts are accepted, and the output of the model must stay the same.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from conformance.plugins.mlx_vlm.model import LoadedModel
 
 
 def drafter_of(loaded: LoadedModel, kind: str) -> LoadedModel:
-    """The family's drafter of that kind, as it was when it was loaded.
+    """The family's drafter of this kind, in its state after loading.
 
     Source: ``mlx_vlm.server.generation.ResponseGenerator._initialize_model``.
 
     Raises:
         Unsupported: this release has no such drafter.
-        ModelError: it could not be built or loaded, or does not fit the family's model.
+        ModelError: the drafter could not be built or loaded, or does not fit the family's model.
     """
     if kind not in loaded.drafters:
         loaded.drafters[kind] = _load(loaded, kind)
@@ -63,11 +63,11 @@ def _load(loaded: LoadedModel, kind: str) -> LoadedModel:
 
 
 class DraftEditor:
-    """Records a drafter's drafts, and replaces their tokens by right and wrong ones.
+    """Records a drafter's drafts, and replaces their tokens with right and wrong ones.
 
     Args:
-        drafter: as ``drafter_of`` gives it; from now on this object edits its drafts.
-        text: half-open range of the token ids that a wrong token is taken from.
+        drafter: the result of ``drafter_of``; from now on this object edits its drafts.
+        text: half-open range of token ids, from which wrong tokens are taken.
     """
 
     def __init__(self, drafter: Any, drafting: Drafting, text: tuple[int, int]) -> None:
@@ -84,12 +84,12 @@ class DraftEditor:
                 setattr(drafter, name, self._editing(getattr(drafter, name)))
 
     def add(self, request_id: str, hints: tuple[int, ...] | None) -> None:
-        """Add a request, with the tokens that it should give."""
+        """Add a request, with the tokens that it should generate."""
         self._hints[request_id] = hints or ()
         self._produced[request_id] = []
 
     def begin_step(self, batch: Sequence[str]) -> None:
-        """Set which requests decode, in the order of their rows, before a step of the engine."""
+        """Set the decoding requests, in the order of their rows, before a step of the engine."""
         self._batch = [name for name in batch if self._produced[name]]
         self._next, self.drafted = 0, {}
 
@@ -106,7 +106,7 @@ class DraftEditor:
         return edited
 
     def _edited(self, last: Sequence[int], made: mx.array) -> mx.array:
-        """``made`` is ``[rows, tokens]``; ``last`` are the tokens before each row's draft."""
+        """The edited drafts ``made``, ``[rows, tokens]``; ``last`` precedes each row's draft."""
         if not self._next:
             self._round += 1
         drafts = np.array(made)
@@ -133,5 +133,5 @@ class DraftEditor:
         name = self._batch[place]
         expected = self._hints[name][len(self._produced[name]) :][: len(draft)]
         for index, token in enumerate(expected):
-            # The tokens after a wrong one are right again, and still must not be accepted.
+            # The tokens after a wrong one are right again, but still must not be accepted.
             draft[index] = token if index != right else low + (token - low + 1) % (high - low)

@@ -29,15 +29,15 @@ from conformance.plugins.mlx_vlm.sampling import (
     stopping_processor,
 )
 
-# The token of an event that has none.
+# The token of an event without a token.
 NO_TOKEN = -1
 
 
 class MlxVlmEngine(Engine):
-    """Continuous batching as mlx-vlm's server does it: one embedding call for each request.
+    """Continuous batching, like mlx-vlm's server: one embedding call for each request.
 
-    It has no samplers, stop sequences or prompt segments per request, and returns no cache: those
-    scenarios do not apply. Stop tokens are the generator's, for all requests.
+    There are no samplers, stop sequences or prompt segments by request, and no returned caches, so
+    scenarios about these do not apply. All requests share the generator's stop tokens.
     """
 
     name: ClassVar[str] = "mlx_vlm"
@@ -70,7 +70,7 @@ class MlxVlmEngine(Engine):
         self._counting = Counting()
 
     def insert(self, submissions: Sequence[Submission]) -> None:
-        """One ``insert`` for each request, as the server does, with its own embeddings."""
+        """Call ``insert`` for each request with its own embeddings, like the server."""
         caching = self._options.prefix_caching
         if self._generator is not None and caching is not None and caching.restarts:
             self._restart()
@@ -106,9 +106,9 @@ class MlxVlmEngine(Engine):
                 self._draft_editor.add(request.request_id, submission.hints)
 
     def step(self) -> StepOutput:
-        """One ``next()``: a decode step for the rows that decode, then one piece of prefill.
+        """Call ``next()``: a decode step for the decoding rows, then one piece of prefill.
 
-        With a drafter a decode step is a draft, or one token of what was accepted of it.
+        With a drafter, a decode step is a draft or one of its accepted tokens.
         """
         if self._generator is None:
             return StepOutput()
@@ -141,12 +141,12 @@ class MlxVlmEngine(Engine):
         )
 
     def remove(self, request_ids: Sequence[str]) -> None:
-        """One call of ``remove`` for each uid: it takes only one."""
+        """Call ``remove`` for each uid: it takes only one."""
         for name in request_ids:
             self._generator.remove(self._uid(name))
 
     def close(self) -> None:
-        """``BatchGenerator.close``, and the end of what writes files of kept prefixes."""
+        """Close the ``BatchGenerator`` and the writer of kept prefixes' files."""
         if self._generator is not None:
             self._generator.close()
         if self._manager is not None:
@@ -155,14 +155,14 @@ class MlxVlmEngine(Engine):
             self._files.cleanup()
 
     def stages(self) -> Mapping[str, Stage]:
-        """From the generator's queue, prompt batch and generation batch."""
+        """The stages by the generator's queue, prompt batch and generation batch."""
         if self._generator is None:
             return {}
         stages = compat.uids_by_stage(self._generator)
         return {self._ids[uid]: stage for uid, stage in stages.items() if uid in self._ids}
 
     def rows(self) -> Mapping[str, int]:
-        """From the generation batch."""
+        """The rows of the generation batch."""
         if self._generator is None:
             return {}
         rows = enumerate(compat.decode_rows(self._generator))
@@ -171,7 +171,7 @@ class MlxVlmEngine(Engine):
     def cache_bytes(self) -> int | None:
         """The sum over all caches in prefill and in decode, by their own count.
 
-        Of the blocks of a prefix cache only those that a request uses.
+        Blocks of a prefix cache count only while a request uses them.
         """
         if self._generator is None:
             return 0
@@ -186,13 +186,13 @@ class MlxVlmEngine(Engine):
         return self._counting.counted(self._generator.stats(), reported=True)
 
     def layers(self) -> Sequence[CachedLayer]:
-        """From the generation batch."""
+        """The layers of the generation batch."""
         if self._generator is None:
             return ()
         return quantization.layers(compat.decode_caches(self._generator))
 
     def pending(self) -> int | None:
-        """Of the batch that decodes."""
+        """Pending work of the decoding batch."""
         if self._generator is None:
             return None
         return pending_edges(compat.decode_caches(self._generator))
@@ -231,7 +231,7 @@ class MlxVlmEngine(Engine):
         return made
 
     def _restart(self) -> None:
-        """As a server that is stopped while nothing is at work, and started anew."""
+        """Restart like a server that is stopped while idle and started again."""
         if self._generator.has_work:
             return
         self._generator.close()
@@ -286,7 +286,7 @@ class MlxVlmEngine(Engine):
 
     def _event(self, response: Any) -> TokenEvent:
         reason, said = response.finish_reason, response.token_logprob
-        # A draft's verification may end a request without a token.
+        # The verification of a draft may end a request without a token.
         token = int(response.token) if response.token is not None else NO_TOKEN
         # An unknown uid is not hidden: the protocol check reports it.
         name = self._ids.get(response.uid, f"unknown uid {response.uid}")

@@ -1,7 +1,7 @@
 """The processor's output for a request, and the embeddings that the library's server makes of it.
 
-A prompt is text and media. The processor replaces each medium by tokens of its own. They are none
-of the family's text tokens, so each run of them is the span of one medium.
+A prompt is text and media. The processor replaces each medium by tokens that are not among the
+family's text tokens, so each run of them is the span of one medium.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from conformance.plugins.mlx_vlm.processor_files import text_of, word
 from conformance.plugins.mlx_vlm.stand_ins import kinds
 
 Part = tuple[int, ...] | Media
-# The names under which ``prepare_inputs`` takes media.
+# The names of media in the arguments of ``prepare_inputs``.
 _ARGUMENTS = {"image": "images", "video": "videos", "audio": "audio"}
 
 
@@ -89,7 +89,7 @@ def inputs_of(loaded: LoadedModel, request: Request) -> Inputs:
     """The processed prompt of a request.
 
     Raises:
-        ModelError: the processor makes other tokens from the prompt's text and media.
+        ModelError: the processor makes different tokens from the prompt's text and media.
     """
     if not request.media:
         ids = mx.array(request.prompt, mx.int32)[None]
@@ -136,7 +136,7 @@ def puts_image_last(loaded: LoadedModel) -> bool:
 
 
 def in_numpy(value: Any) -> Any:
-    """The value with NumPy arrays in place of the library's, in lists too."""
+    """The value with the library's arrays converted to NumPy, also in lists."""
     if isinstance(value, mx.array):
         return np.array(value.astype(mx.float32) if value.dtype == mx.bfloat16 else value)
     if isinstance(value, (list, tuple)):
@@ -147,7 +147,7 @@ def in_numpy(value: Any) -> Any:
 def _process(loaded: LoadedModel, parts: Sequence[Part]) -> Inputs:
     facts = loaded.family.facts
     if facts.stand_in is not None:
-        # The family may have a processor too, which only has to load then.
+        # The family may also have a processor, which then only has to load.
         raw = kinds.process(facts.stand_in, loaded.family, parts)
     elif facts.processor is not None:
         raw = _by_processor(loaded, parts)
@@ -186,13 +186,13 @@ def _by_processor(loaded: LoadedModel, parts: Sequence[Part]) -> dict[str, Any]:
 
 
 def _begin(loaded: LoadedModel) -> int:
-    """How many tokens the processor puts before every prompt with media."""
+    """The number of tokens that the processor puts before every prompt with media."""
     processor = loaded.family.facts.processor
     return processor.begin if processor is not None else 0
 
 
 def _as_loaded(part: Media) -> Any:
-    """As the library passes it to processors; ``load_video`` puts channels first."""
+    """The medium in the form that the library passes to processors: videos have channels first."""
     drawn: Any = draw(part)
     return drawn.transpose(0, 3, 1, 2) if part.kind == "video" else drawn
 

@@ -49,9 +49,9 @@ from conformance.plugins.mlx_vlm.single_stream import (
     text_only,
 )
 
-# Arguments with the type of each token of a prompt: 0 for text.
+# Arguments that hold the type of each token of a prompt: 0 for text.
 _TOKEN_TYPES = frozenset({"mm_token_type_ids", "token_type_ids"})
-# Arguments with what each token of a prompt attends to: later tokens do as its last one.
+# Arguments that say what each prompt token attends to: later tokens are like the last one.
 _ATTENDED = frozenset({"cross_attention_mask"})
 
 
@@ -75,7 +75,7 @@ class MlxVlm(Library):
         loading.write_checkpoint(family, folder, dtype=dtype, seed=seed)
 
     def describe(self, model: LoadedModel) -> Description:
-        """See ``Library.describe``: of the language model."""
+        """See ``Library.describe``: describes the language model."""
         text = text_model(model)
         cache = text.cache()
         config = model.family.config
@@ -142,8 +142,8 @@ class MlxVlm(Library):
     ) -> Solo:
         """See ``Library.single_stream``: ``generate_step`` with the same inputs.
 
-        It passes the ids of a piece as ``inputs``; models with another name for them get their
-        prompt whole, or they would have no oracle. ``again`` does not work around it.
+        ``generate_step`` passes a piece's ids as ``inputs``; models with another name for them get
+        whole prompts, as they would have no oracle otherwise. ``again`` has no such workaround.
         """
         model.fresh()
         cache = prefix if prefix is not None else cache_of(model, request, options)
@@ -190,11 +190,11 @@ class MlxVlm(Library):
         ulps: float = 0.0,
         seed: int = 0,
     ) -> np.ndarray:
-        """See ``Library.teacher_forced``: text in one pass, all else in the single stream.
+        """See ``Library.teacher_forced``: text in one pass, other requests in the single stream.
 
-        With media the inputs of a prompt need not be right for a longer one, and a generated token
-        may not stand for an image; logits processors are called at each step; quantized caches are
-        read as they are written.
+        With media, the inputs of a prompt may be wrong for a longer one, and a generated token must
+        not stand for an image. Logits processors are called at each step. Quantized caches are read
+        while they are written.
         """
         plain = not (request.media or request.processors or options.kv)
         if plain and text_only(model, tokens[:-1]):
@@ -233,7 +233,7 @@ class MlxVlm(Library):
         return fingerprint(model.fresh().model)
 
     def head_sizes(self, model: LoadedModel) -> frozenset[int]:
-        """See ``Library.head_sizes``: as they are after a prompt of two tokens."""
+        """See ``Library.head_sizes``: taken from caches after a prompt of two tokens."""
         low, _ = model.family.tokens
         request = plain_request(model, (low, low + 1), 1)
         used = make_prompt_cache(model.fresh().language_model)

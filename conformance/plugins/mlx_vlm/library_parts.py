@@ -1,6 +1,6 @@
-"""Parts of mlx-vlm that faults and mends change, found when one is put in.
+"""Looks up the parts of mlx-vlm that faults and mends change, when one is put in.
 
-Nothing of the library is imported before: a release that lacks a module still lists them.
+Nothing of the library is imported earlier, so a release that lacks a module still lists them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def part(name: str) -> Any:
 
 
 def cache_class(name: str) -> Any:
-    """The library's cache of that name."""
+    """The library's cache class of this name."""
     return getattr(part("models.cache"), name)
 
 
@@ -31,7 +31,7 @@ def turbo_class() -> Any:
 
 
 def batch_class() -> Any:
-    """The class of the batch that decodes."""
+    """The class of the decoding batch."""
     return part("generate.ar").GenerationBatch
 
 
@@ -41,12 +41,12 @@ def prompt_class() -> Any:
 
 
 def generator_class() -> Any:
-    """The class that takes requests."""
+    """The class of the batch generator, which takes requests."""
     return part("generate.ar").BatchGenerator
 
 
 def padding(caches: Sequence[Any]) -> Any:
-    """Each row's left padding by the first cache that counts it; None if none does."""
+    """Each row's left padding from the first cache that counts it; None if no cache does."""
     for cache in caches:
         found = getattr(cache, "left_padding", None)
         if found is not None and hasattr(cache, "offset"):

@@ -1,4 +1,4 @@
-"""A family's model and processor, loaded as a user's are: by ``mlx_vlm.load`` from a folder."""
+"""Loads a family's model and processor as a user would: by ``mlx_vlm.load`` from a folder."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedMode
 
     Args:
         dtype: ``float32``, ``float16`` or ``bfloat16``.
-        seed: is added to the family's own seed.
+        seed: added to the family's own seed.
 
     Raises:
-        Unsupported: the installed library has no such model, or says that it can't build it.
-        ModelError: the library failed, or the loaded weights are not those that were written.
+        Unsupported: the installed library has no such model, or says that it cannot build it.
+        ModelError: the library failed, or the loaded weights differ from the written ones.
     """
     multiply_experts_in_half_precision()
     if family.checkpoint is not None:
@@ -77,12 +77,10 @@ def _loaded(family: Family, folder: Path) -> tuple[Any, Any]:
 
 
 def write_checkpoint(family: Family, folder: Path, *, dtype: str, seed: int) -> dict[str, mx.array]:
-    """Write config, weights and the files of the processor to a folder.
-
-    Returns: the weights.
+    """Write config, weights and the processor's files to a folder; returns the weights.
 
     Raises:
-        Unsupported: the installed library has no such model, or says that it can't build it.
+        Unsupported: the installed library has no such model, or says that it cannot build it.
         ModelError: the library failed to build the model.
     """
     config = dict(family.config)
@@ -103,10 +101,10 @@ def write_checkpoint(family: Family, folder: Path, *, dtype: str, seed: int) -> 
 
 
 def outlined(family: Family) -> Outline:
-    """See ``Library.outline``: the model as its config says, its parameters never evaluated.
+    """See ``Library.outline``: the model of the config, with parameters that are never evaluated.
 
     Raises:
-        Unsupported: the installed library has no such model, or says that it can't build it.
+        Unsupported: the installed library has no such model, or says that it cannot build it.
         ModelError: the library failed to build the model.
     """
     config = dict(family.config)

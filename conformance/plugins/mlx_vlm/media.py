@@ -1,4 +1,4 @@
-"""Images, videos and sounds, generated from their description, the same on every platform."""
+"""Draws images, videos and sounds from their descriptions, equal on every platform."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _RATE = 16000
 
 
 def draw(media: Media) -> Any:
-    """The medium as a caller would pass it.
+    """The medium in the form that a caller would pass.
 
     Returns:
         image: a PIL image; video: uint8 ``[frames, height, width, 3]``; audio: float32
         ``[samples]`` within +-1.
 
     Raises:
-        ScheduleError: the kind is unknown or the size has not as many numbers as the kind needs.
+        ScheduleError: the kind is unknown, or its size needs another number of values.
     """
     makers: dict[str, tuple[Callable[[Media], Any], int]] = {
         "image": (_image, 2),

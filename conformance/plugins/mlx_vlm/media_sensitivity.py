@@ -19,7 +19,7 @@ from conformance.plugins.mlx_vlm.required_media import text_model
 
 _STEPS = 6
 _BEFORE, _AFTER = 3, 5
-# The most places of a medium that are left out, one at a time; of more, at equal distances.
+# The most places of a medium to leave out, one at a time; if it has more, evenly spaced ones.
 _MOST_PLACES = 24
 
 
@@ -27,7 +27,7 @@ def measure(loaded: LoadedModel) -> Sensitivity:
     """The sensitivity of a model to defects of its text and of each kind of media.
 
     Raises:
-        Unsupported: the library says that this machine can't run the model.
+        Unsupported: the library says that this machine cannot run the model.
         ModelError: the library failed to run the model.
     """
     found = text_signals.measure(text_model(loaded))
@@ -72,9 +72,9 @@ def _request(loaded: LoadedModel, media: Media) -> Request:
 def _run(
     loaded: LoadedModel, request: Request, kwargs: dict[str, Any], tokens: list[int]
 ) -> np.ndarray:
-    """Logprobs ``[steps, vocab]`` after the prompt; ``tokens`` are fed, or chosen where missing."""
+    """Logprobs ``[steps, vocab]`` after the prompt; ``tokens`` are fed, missing ones chosen."""
     cache = loaded.cache()
-    embed(loaded, inputs_of(loaded, request))  # for the state that models keep
+    embed(loaded, inputs_of(loaded, request))  # sets the state that models keep
     if "rope_deltas" in kwargs and hasattr(loaded.language_model, "_rope_deltas"):
         loaded.language_model._rope_deltas = kwargs["rope_deltas"]
     if (
@@ -88,7 +88,7 @@ def _run(
     for step in range(_STEPS - 1):
         if step == len(tokens):
             tokens.append(int(np.array(rows[-1].astype(mx.float32)).argmax()))
-        # What ``generate_step`` passes on from one step to the next.
+        # Arguments that ``generate_step`` passes on from one step to the next.
         kept = {n: getattr(output, n, None) for n in ("cross_attention_states", "encoder_outputs")}
         kept = {name: value for name, value in kept.items() if value is not None}
         output = loaded.language_model(mx.array([[tokens[step]]]), cache=cache, **kept)
@@ -101,12 +101,13 @@ def _run(
 def _dropped(
     kwargs: dict[str, Any], swapped: dict[str, Any], span: tuple[int, int]
 ) -> Iterator[dict[str, Any]]:
-    """An argument with the mean of all places in one of those in which the two media differ.
+    """An argument in which one place where the two media differ is replaced by the mean of all.
 
-    Zeros would be no better: some models divide by the norm of a place.
+    The mean is used instead of zeros because some models divide by the norm of a place.
 
-    Places are the last axis but one: of embeddings, of deep visual features, of the states that
-    cross attention reads. A medium without places in the prompt has all places of the embeddings.
+    Places are the last axis but one of embeddings, deep visual features, and the states that
+    cross attention reads. For a medium without places in the prompt, all places of the embeddings
+    are used.
     """
     for name, value in kwargs.items():
         layers, others = _layers(value), _layers(swapped.get(name))
@@ -128,7 +129,7 @@ def _dropped(
 
 
 def _layers(value: Any) -> list[mx.array]:
-    """An argument's arrays, if all have one shape: a single one, or one for each of some layers."""
+    """An argument's arrays if all have one shape: a single array, or one for each layer."""
     found = value if isinstance(value, list) else [value]
     arrays = [x for x in found if isinstance(x, mx.array) and x.ndim > 1]
     same = len(arrays) == len(found) and len({x.shape for x in arrays}) == 1
@@ -136,7 +137,7 @@ def _layers(value: Any) -> list[mx.array]:
 
 
 def _later(kwargs: dict[str, Any], end: int) -> dict[str, Any]:
-    """Positions after the medium one later."""
+    """The arguments with positions after the medium increased by one."""
     positions = kwargs["position_ids"]
     later = (mx.arange(positions.shape[-1]) >= end).astype(positions.dtype)
     return {**kwargs, "position_ids": positions + later}

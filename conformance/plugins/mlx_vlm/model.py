@@ -2,7 +2,7 @@
 
 Models of mlx-vlm keep state of the last prompt in attributes (``_rope_deltas``, ``_position_ids``,
 masks made once), or in cached functions of their package (hy_v4's compiled selection). Such state
-must not reach the next run: each starts from ``fresh``.
+must not reach the next run, so each run starts from ``fresh``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from conformance.core.family import Family
 class LoadedModel:
     """A model with its family's weights, in evaluation mode, and its processor, if it has one.
 
-    ``composed`` holds the prompts that were made from text and media, ``inputs`` the processor's
-    output for each, ``drafters`` the family's drafters that were loaded, by their kind.
+    ``composed`` holds the prompts made from text and media, ``inputs`` the processor's output for
+    each, and ``drafters`` the family's loaded drafters, by kind.
     """
 
     model: Any
@@ -51,7 +51,7 @@ class LoadedModel:
 
     @property
     def takes_pieces(self) -> bool:
-        """Whether ``generate_step`` can prefill in pieces, which it passes as ``inputs``."""
+        """Whether ``generate_step`` can prefill in pieces: it passes their ids as ``inputs``."""
         names = ("inputs", "inputs_embeds", "cache", "n_to_process", "logits_to_keep")
         try:
             inspect.signature(type(self.language_model).__call__).bind(self, **dict.fromkeys(names))
@@ -72,7 +72,7 @@ class LoadedModel:
         return logits[0]
 
     def fresh(self) -> LoadedModel:
-        """Reset every attribute of every module to what it was after loading.
+        """Reset every attribute of every module to its value after loading.
 
         Cached functions of the model's package are cleared too.
         """
@@ -82,7 +82,7 @@ class LoadedModel:
         return self
 
     def changed(self) -> tuple[str, ...]:
-        """The names of attributes that differ from what they were after loading."""
+        """The names of attributes that differ from their values after loading."""
         return self._loaded.changed()
 
 

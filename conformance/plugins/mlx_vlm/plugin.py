@@ -1,4 +1,4 @@
-"""The hooks of the mlx-vlm plugin. They import the library, which takes long, only when called."""
+"""The hooks of the mlx-vlm plugin. Each imports the library, which takes long, only when called."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @hookimpl
 def conformance_engine_names() -> list[str]:
-    """Without these the library is not imported."""
+    """The names of the engines: the library is only imported if one of them is selected."""
     return ["mlx_vlm", "mlx_vlm_batch_generate"]
 
 
 @hookimpl
 def conformance_libraries() -> list[Library]:
-    """mlx-vlm."""
+    """The library mlx-vlm."""
     from conformance.plugins.mlx_vlm.library import MlxVlm
 
     return [MlxVlm()]
@@ -41,7 +41,7 @@ def conformance_families() -> list[Family]:
 
 @hookimpl
 def conformance_engines() -> list[type[Engine]]:
-    """``BatchGenerator``, fed as the server feeds it, and ``batch_generate``."""
+    """The engines of ``BatchGenerator``, fed like the server feeds it, and ``batch_generate``."""
     from conformance.plugins.mlx_vlm.batch_generate import MlxVlmBatchGenerate
     from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
 
@@ -50,7 +50,7 @@ def conformance_engines() -> list[type[Engine]]:
 
 @hookimpl
 def conformance_mends() -> list[Mend | Unavailable]:
-    """Repairs of known defects of mlx-vlm."""
+    """Mends of known defects of mlx-vlm."""
     from conformance.plugins.mlx_vlm.mends import MENDS
 
     return list(MENDS)

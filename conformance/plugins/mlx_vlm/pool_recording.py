@@ -1,4 +1,4 @@
-"""The calls that a generator makes of its store of prefixes, recorded with what is kept then."""
+"""Records a generator's calls of its prefix store, with the store's contents at each call."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.prefix_caching import max_bytes
 
 _EMPTY = Prefix(0, ())
-# Before these, all that is to be written is.
+# Before these calls, all pending files are written.
 _FINDS = (PoolCall.FIND, PoolCall.FIND_SNAPSHOT)
 
 
 class PoolRecording:
-    """Wraps the methods of one ``APCManager``; bounds its bytes where the options say so.
+    """Wraps the methods of one ``APCManager``; bounds its bytes if the options say so.
 
     Args:
-        manager: the store, before anything was asked of it.
-        times_first: the bound, as a multiple of the bytes of what is kept first.
+        manager: the store, not used yet.
+        times_first: the bound, as a multiple of the bytes of the first entry.
     """
 
     def __init__(self, manager: Any, times_first: float | None) -> None:
@@ -42,12 +42,12 @@ class PoolRecording:
             setattr(manager, name, partial(record, getattr(manager, name)))
 
     def calls(self) -> tuple[Pooled, ...]:
-        """The calls since this was called before."""
+        """The store's calls since the previous call of this method."""
         made, self._calls = tuple(self._calls), []
         return made
 
     def restarted(self, manager: Any) -> PoolRecording:
-        """The same of a new manager, after these calls."""
+        """The recording of a new manager that continues these calls."""
         new = PoolRecording(manager, self._times_first)
         new._calls = self._calls
         new._note(PoolCall.RESTART, (), 0)
@@ -67,7 +67,7 @@ class PoolRecording:
         nbytes = _held_bytes([keys, values])
         try:
             return right(tokens, keys, values, **options)
-        finally:  # the library hides errors: then what was to be kept is not
+        finally:  # the library hides errors, after which nothing was kept
             self._note(
                 PoolCall.KEEP,
                 tokens,
@@ -81,7 +81,7 @@ class PoolRecording:
 
     def _release(self, right: Any, blocks: Iterable[Any]) -> None:
         given = list(blocks)
-        # A block that was given up while it was held has no name any more.
+        # A block that was evicted while it was held no longer has a name.
         names = tuple(self._names.get(block.block_hash, _EMPTY) for block in given)
         right(given)
         if given:
@@ -106,18 +106,18 @@ class PoolRecording:
             self._bound()
 
     def _most(self) -> int:
-        """The bound in bytes; without one, more than there can be."""
+        """The bound in bytes; without a bound, more than the store can have."""
         most = max_bytes(self._manager)
         return sys.maxsize if most is None else most
 
     def _bound(self) -> None:
-        """The bound in bytes is set when something is kept for the first time."""
+        """Set the bound in bytes when something is kept for the first time."""
         if self._times_first and (resident := sum(self._calls[-1].sizes.values())):
             self._manager.memory_max_bytes = int(self._times_first * resident)
             self._times_first = None
 
     def _name(self, tokens: Sequence[int], salt: int) -> None:
-        """Remember which blocks the prompt has."""
+        """Remember the blocks of the prompt."""
         apc, size = compat.part("apc"), self._manager.block_size
         before = apc.SEED_PARENT_HASH
         for start in range(0, len(tokens) // size * size, size):
@@ -158,7 +158,7 @@ class PoolRecording:
 
 
 def _own_bytes(cache: Any) -> int:
-    """Bytes of a cache by its own count or, if it has none, of its state: buffers may share it."""
+    """Bytes of a cache by its own count or else of its state, which may be smaller than buffers."""
     return int(cache.nbytes) if _has_count(cache) else _held_bytes(cache.state)
 
 
@@ -179,5 +179,5 @@ def _file_bytes(disk: Any) -> int:
 
 
 def _can_be_cut(snapshot: Sequence[Any]) -> bool:
-    """Whether its caches are plain keys and values."""
+    """Whether all caches of the snapshot are plain keys and values."""
     return all(type(cache).__name__ == "KVCache" for cache in snapshot)

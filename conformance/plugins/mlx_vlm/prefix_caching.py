@@ -1,4 +1,4 @@
-"""The library's automatic prefix caching, set up as its server sets it up."""
+"""The library's automatic prefix caching, set up like in its server."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from conformance.plugins.mlx_vlm.inputs import Inputs
 from conformance.plugins.mlx_vlm.model import LoadedModel
 
 _PLENTY = 1 << 40  # bytes
-# Blocks of one file: fewer than a long prompt has.
+# Blocks in one file: fewer than a long prompt has.
 _SHARD = 3
 
 
 def make_manager(caching: PrefixCaching, folder: str | None = None) -> Any:
     """An ``APCManager`` with all its blocks free.
 
-    Whether a prefix is stored must not depend on the memory of this machine: none is reserved, and
-    the free memory is not measured, which would start a process each time.
+    Whether a prefix is stored must not depend on the memory of this machine, so no memory is
+    reserved and the free memory is not measured, which would start a process each time.
 
     Source: ``mlx_vlm.server.app``, where a model is loaded.
 
     Args:
-        folder: where prefixes are kept in files, if the options say so.
+        folder: the folder for the files of kept prefixes, if the options ask for files.
 
     Raises:
         Unsupported: the options bound the bytes of all caches, or the library cannot keep what
@@ -65,7 +65,7 @@ def make_manager(caching: PrefixCaching, folder: str | None = None) -> Any:
 
 
 def max_bytes(manager: Any) -> int | None:
-    """How many bytes it may keep; None up to 0.7.0, where it has no such bound."""
+    """The most bytes that the manager may keep; None up to 0.7.0, which has no such bound."""
     return getattr(manager, "memory_max_bytes", None)
 
 
@@ -84,10 +84,10 @@ def require(generator: Any) -> None:
 
 
 def require_stored(manager: Any, prompt_length: int) -> None:
-    """Check that something was stored when a prompt of that length has its first token.
+    """Check that something is stored once a prompt of this length has its first token.
 
     Raises:
-        Unsupported: the library silently stores nothing, of a layer without keys for example.
+        Unsupported: the library silently stores nothing, for example for a layer without keys.
     """
     if manager.disk is not None:  # files are written later
         return
@@ -101,7 +101,7 @@ def require_stored(manager: Any, prompt_length: int) -> None:
 
 
 def prepare(generator: Any, prompt_length: int) -> None:
-    """The server's call of the cache before it embeds a prompt, which there is from 0.7.1 on."""
+    """Call the cache before a prompt is embedded, as the server does from 0.7.1 on."""
     call = getattr(getattr(generator, "apc", None), "prepare_prefill", None)
     if call is None:
         return
@@ -111,7 +111,7 @@ def prepare(generator: Any, prompt_length: int) -> None:
 
 
 def semantic_hash(loaded: LoadedModel, made: Inputs, tenant: str = "") -> int:
-    """The key of all content of a prompt other than its tokens.
+    """The hash of all content of a prompt except its tokens.
 
     Source: ``mlx_vlm.server.generation.ResponseGenerator.generate``.
     """
@@ -132,7 +132,7 @@ def semantic_hash(loaded: LoadedModel, made: Inputs, tenant: str = "") -> int:
 
 
 def used_bytes(manager: Any) -> int:
-    """Bytes of the blocks that are in use by some request."""
+    """Bytes of the blocks that some request uses."""
     free, block = set(), manager._free_head
     while block is not None and id(block) not in free:
         free.add(id(block))

@@ -20,7 +20,7 @@ _UNKNOWN_UID = 1_000_003
 def _insert(
     lengths: tuple[int, ...] = (3, 2), embedded: tuple[int, ...] = (), **options: Any
 ) -> Callable[[Any, LoadedModel], object]:
-    """An ``insert`` of prompts of these lengths, each with its embeddings by default."""
+    """A call of ``insert`` with prompts of these lengths, each with its embeddings by default."""
 
     def call(generator: Any, loaded: LoadedModel) -> object:
         prompts = [_prompt(loaded, n)[0] for n in lengths]
@@ -31,7 +31,7 @@ def _insert(
 
 
 def _prompt(loaded: LoadedModel, length: int) -> tuple[list[int], dict[str, Any]]:
-    """``length`` tokens of text, and the server's arguments for them, cut to none for none."""
+    """``length`` tokens of text and the server's arguments for them, which are empty for 0."""
     low, _ = loaded.family.tokens
     request = plain_request(loaded, tuple(range(low, low + max(length, 1))), 1)
     given = embed(loaded, inputs_of(loaded, request))
@@ -48,7 +48,7 @@ def _construct(**options: Any) -> Callable[[Any, LoadedModel], object]:
 
 
 def _remove(generator: Any, _: LoadedModel) -> None:
-    """``remove`` returns whether it knew the uid."""
+    """Raise if ``remove`` returns that it does not know the uid."""
     if generator.remove(_UNKNOWN_UID) is False:
         raise KeyError("remove returned False")
 
@@ -70,5 +70,5 @@ PROBES: Mapping[str, Callable[[Any, LoadedModel], object]] = {
 
 
 def probe(generator: Any, loaded: LoadedModel, kind: str) -> ProbeResult:
-    """Make the invalid call ``kind`` on a working generator; what it changed is in the result."""
+    """Make the invalid call ``kind`` on a working generator; the result has what it changed."""
     return watched(kind, lambda: PROBES[kind](generator, loaded), lambda: compat.digest(generator))

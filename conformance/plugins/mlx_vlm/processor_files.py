@@ -1,7 +1,7 @@
-"""The files that a family's real processor is made from: a tiny tokenizer and JSON configs.
+"""Writes the files of a family's real processor: a tiny tokenizer and JSON configs.
 
-Every token id has a word of its own (``t17``), so a text and its token ids say the same. The
-special tokens have the texts that the library's processor looks for.
+Every token id has its own word (``t17``), so a text can be read as token ids. The special tokens
+have the texts that the library's processor looks for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from conformance.core.errors import FamilyError
 from conformance.core.family import Family, Processor
 
-# The tokenizer class that takes ``tokenizer.json`` as it is.
+# The tokenizer class that uses ``tokenizer.json`` unchanged.
 _ANY_KIND = "PreTrainedTokenizerFast"
 
 
@@ -46,11 +46,11 @@ def write_processor(family: Family, folder: Path) -> None:
     tokenizer.pre_tokenizer = WhitespaceSplit()
     tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in special])
     if made.tokenizer.kind != _ANY_KIND:
-        # Classes that split text by rules of their own do not split added tokens.
+        # Classes with their own rules for splitting text do not split added tokens.
         tokenizer.add_tokens([AddedToken(text, normalized=False) for text in words])
     tokenizer.save(str(folder / "tokenizer.json"))
     if "pad_token" not in roles:
-        # The tokenizer may be called with padding; any token will do, it is masked.
+        # The tokenizer may be called with padding; any token will do because it is masked.
         roles = {"pad_token": word(0), **roles}
     config: dict[str, Any] = {"tokenizer_class": made.tokenizer.kind, **roles}
     if not _takes_strings(family):
@@ -60,16 +60,16 @@ def write_processor(family: Family, folder: Path) -> None:
 
 
 def _takes_strings(family: Family) -> bool:
-    """Whether the library gives a template strings, where transformers 5.24 wants messages.
+    """Whether the library passes strings to a template where transformers 5.24 needs messages.
 
-    The models' own processors take them; a plain tokenizer does if it has no template.
+    The models' own processors take strings; a plain tokenizer takes them if it has no template.
     """
     formats: dict[str, Any] = getattr(prompt_utils, "MODEL_CONFIG", {})
     return getattr(formats.get(str(family.config.get("model_type"))), "value", "") == "prompt_only"
 
 
 def _template(made: Processor) -> str:
-    """A chat template that adds nothing: the text of each part, or its medium's marker."""
+    """A chat template that writes only each part's text or its medium's marker."""
     cases = [
         "{%- elif part.type.startswith('" + kind + "') -%}" + f" {marker} "
         for kind, marker in made.markers.items()
@@ -89,7 +89,7 @@ def word(token: int) -> str:
 
 
 def text_of(parts: Sequence[tuple[int, ...] | str]) -> str:
-    """The prompt's text: words for token ids, markers as they are."""
+    """The prompt's text: words for token ids, and unchanged markers."""
     return " ".join(
         part if isinstance(part, str) else " ".join(word(token) for token in part)
         for part in parts

@@ -1,13 +1,13 @@
-"""Single-stream caches, quantized as the batch generator documents it for its own.
+"""Single-stream caches, quantized by the documented policy of the batch generator.
 
-``generate_step(kv_bits=...)`` follows another policy (uniform: every layer, once a cache has passed
+``generate_step(kv_bits=...)`` has a different policy (uniform: every layer, once a cache has passed
 the start, after each chunk), so its stream is no oracle for a quantized batch;
-``MlxVlm.policy_stream`` lets the two be compared.
+``MlxVlm.policy_stream`` makes it available for comparison.
 
-The policy is written here a second time and not taken from the library, so that a batch with
-another policy is found: keys and values of full attention are quantized on the fly, those of the
-last layer never if there are more than two; TurboQuant quantizes no request whose prompt is shorter
-than the start, uniform quantization has no start (``mlx_vlm.generate.ar._make_cache``,
+The policy is written here a second time instead of being taken from the library, so that a batch
+with a different policy is detected. Keys and values of full attention are quantized on the fly,
+except in the last layer if there are more than two. TurboQuant quantizes no request whose prompt is
+shorter than the start; uniform quantization has no start (``mlx_vlm.generate.ar._make_cache``,
 ``mlx_vlm.models.cache.should_quantize_kv_layer``).
 """
 
@@ -30,7 +30,7 @@ _SHALLOW = 2
 
 
 def make_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:
-    """A cache for one row with the layers quantized that the batch generator quantizes.
+    """A cache for one row, with the same layers quantized as in the batch generator.
 
     Raises:
         NotImplementedError: the batch generator refuses one of the model's caches.
@@ -46,7 +46,7 @@ def make_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:
 
 
 def is_turbo(kv: KvQuant) -> bool:
-    """Whether the library uses TurboQuant for these options: by the scheme's name or fractions."""
+    """Whether the library uses TurboQuant for these options: by scheme, or for fractional bits."""
     return bool(turboquant_enabled(kv.bits, kv.scheme))
 
 
@@ -56,7 +56,7 @@ def _require_supported(model: Any, kv: KvQuant, prompt_length: int) -> None:
 
 
 def head_sizes(used: list[Any]) -> frozenset[int]:
-    """The sizes of keys and values in those layers of plain, used caches that are quantized."""
+    """The sizes of keys and values in the quantized layers, from used caches that are plain."""
     return frozenset(
         int(array.shape[-1])
         for index, entry in enumerate(used)
@@ -68,7 +68,7 @@ def head_sizes(used: list[Any]) -> frozenset[int]:
 
 
 def layers(entries: list[Any]) -> tuple[CachedLayer, ...]:
-    """Bytes of each layer's cache, as far as it is in use, whether it is quantized, its dtypes."""
+    """For each layer, the bytes of its cache in use, whether it is quantized, and its dtypes."""
     return tuple(
         CachedLayer(
             nbytes(entry),
@@ -80,10 +80,10 @@ def layers(entries: list[Any]) -> tuple[CachedLayer, ...]:
 
 
 def nbytes(entry: Any) -> int:
-    """Bytes of a cache's arrays as far as they are in use, without arrays of one axis."""
+    """Bytes in use of a cache's arrays, without arrays of one axis."""
     total = 0
     for leaf in _leaves(entry):
-        empty = getattr(leaf, "empty", None)  # caches of single models may lack it
+        empty = getattr(leaf, "empty", None)  # some models' own caches lack it
         if empty is None or not empty():
             arrays: Any = tree_flatten(leaf.state)
             total += sum(int(a.nbytes) for _, a in arrays if getattr(a, "ndim", 0) > 1)

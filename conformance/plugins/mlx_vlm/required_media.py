@@ -1,4 +1,4 @@
-"""Models whose every request needs media: how they get a prompt of text alone."""
+"""Text prompts for models that need a medium in every request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conformance.plugins.mlx_vlm.model import LoadedModel
 
 
 def plain_request(loaded: LoadedModel, tokens: tuple[int, ...], max_tokens: int) -> Request:
-    """A request of these tokens, after the medium that each request of the family must have."""
+    """A request of these tokens, after the medium that every request of the family needs."""
     kind = loaded.family.facts.required
     if not kind:
         return Request("plain", tokens, max_tokens)
@@ -24,7 +24,7 @@ def plain_request(loaded: LoadedModel, tokens: tuple[int, ...], max_tokens: int)
 
 
 class ModelWithMedium:
-    """A model whose calls all attend to one fixed medium; else as ``LoadedModel``."""
+    """A model whose calls all attend to one fixed medium; otherwise like ``LoadedModel``."""
 
     def __init__(self, loaded: LoadedModel) -> None:
         low, _ = loaded.family.tokens
@@ -57,5 +57,5 @@ class ModelWithMedium:
 
 
 def text_model(loaded: LoadedModel) -> LoadedModel | ModelWithMedium:
-    """A model that takes text alone: the model itself, if it needs no medium."""
+    """A model that takes only text: the model itself if it needs no medium."""
     return ModelWithMedium(loaded) if loaded.family.facts.required else loaded

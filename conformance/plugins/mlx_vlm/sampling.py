@@ -1,4 +1,4 @@
-"""What mlx-vlm samples with: logits processors, forced tokens, and stop tokens."""
+"""Sampling in mlx-vlm: samplers, logits processors, forced tokens and stop tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_sampler(sampler: Sampler | None) -> SamplerFn | None:
     """The callable for ``sampler``, by the library's own function; ``None`` is greedy.
 
     Raises:
-        ScheduleError: there is no such kind of sampler.
+        ScheduleError: the kind of sampler is unknown.
         Unsupported: this release makes no samplers.
     """
     if sampler is None:
@@ -53,19 +53,19 @@ class ForcedRowsSampler:
     def sample_target(
         self, logprobs: mx.array, *, row_ids: list[int], positions: list[int]
     ) -> mx.array:
-        """``[rows, vocab]`` in, ``[rows]`` out; ``positions`` are indices of output tokens."""
+        """Tokens ``[rows]`` for logprobs ``[rows, vocab]``; ``positions`` index output tokens."""
         del logprobs, row_ids
         return mx.array([self._token(row, at) for row, at in enumerate(positions)], mx.uint32)
 
     def __call__(self, logprobs: mx.array) -> mx.array:
-        """As ``sample_target``, for releases that pass no positions (up to 0.5)."""
+        """Like ``sample_target``, for releases that pass no positions (up to 0.5)."""
         return self.sample_target(logprobs, row_ids=[], positions=self._positions())
 
 
 def stopping_processor(stops: Collection[int]) -> Any:
-    """What the generator needs of a processor, with a stopping criterion: any of these tokens.
+    """A minimal processor for the generator, whose stopping criterion is any of these tokens.
 
-    Tokens that are added to ``stops`` later end requests from then on.
+    Tokens that are added to ``stops`` later also end requests from then on.
     """
 
     class Stopping:
@@ -81,7 +81,7 @@ def stop_tokens(request: Request) -> set[int]:
     """The tokens that end a request.
 
     Raises:
-        Unsupported: it has stop sequences of several tokens.
+        Unsupported: the request has stop sequences of several tokens.
     """
     if any(len(sequence) != 1 for sequence in request.stop):
         raise Unsupported("mlx-vlm does not support stop sequences of several tokens")
@@ -89,7 +89,7 @@ def stop_tokens(request: Request) -> set[int]:
 
 
 def distribution(pairs: Sequence[tuple[int, float]] | None) -> np.ndarray | None:
-    """``[vocab]`` from all its ``(id, logprob)`` pairs, which are sorted by logprob."""
+    """Logprobs ``[vocab]`` from all ``(id, logprob)`` pairs, which are sorted by logprob."""
     if pairs is None:
         return None
     row = np.full(len(pairs), np.nan, np.float32)

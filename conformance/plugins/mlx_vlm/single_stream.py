@@ -66,7 +66,7 @@ def decode(
 
 
 def one_pass(model: LoadedModel, tokens: tuple[int, ...]) -> np.ndarray:
-    """Logprobs ``[length, vocab]`` of a prefill of all tokens, or of as many as it returns."""
+    """Logprobs ``[length, vocab]`` of a prefill of all tokens; some models return fewer."""
     cache = model.cache()
     made = inputs_of(model, Request("whole", tokens, 1))
     output = model.language_model(made.input_ids, cache=cache, **inputs.embed(model, made))
@@ -74,5 +74,5 @@ def one_pass(model: LoadedModel, tokens: tuple[int, ...]) -> np.ndarray:
 
 
 def logprobs_of(logits: mx.array) -> np.ndarray:
-    """Normalised as the library does, in the logits' own dtype; float32 ``[..., vocab]`` out."""
+    """Logprobs ``[..., vocab]`` in float32, normalised like the library in the logits' dtype."""
     return np.array((logits - mx.logsumexp(logits, axis=-1, keepdims=True)).astype(mx.float32))

@@ -1,4 +1,4 @@
-"""The reference engine as engines of mlx-lm's families: ``--engine 'reference*'``."""
+"""The reference engines for mlx-lm's families: ``--engine 'reference*'``."""
 
 from __future__ import annotations
 

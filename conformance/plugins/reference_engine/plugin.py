@@ -1,4 +1,4 @@
-"""The hooks of the reference engine. They import what they need only when called."""
+"""The hooks of the reference engine. Each imports its modules only when called."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def conformance_engines() -> list[type[Engine]]:
-    """Three, which differ in how they prefill."""
+    """The three engines, which differ in their prefill."""
     from conformance.plugins.reference_engine import engines
 
     return [engines.ReferenceSolo, engines.ReferencePadded, engines.ReferenceMixed]

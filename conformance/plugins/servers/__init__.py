@@ -1,4 +1,4 @@
-"""Servers as engines: those of mlx-lm and mlx-vlm, started here, and any at a URL.
+"""Servers as engines: mlx-lm's and mlx-vlm's, started by the plugin, and any server at a URL.
 
-What decodes inside of this process belongs into the plugin of its library.
+Engines that decode in this process belong in the plugin of their library.
 """

@@ -24,9 +24,9 @@ _DRAWN = ("lora_a", "lora_b")
 
 
 def write_adapter(checkpoint: Path, folder: Path, seed: int) -> None:
-    """Write an adapter of all linear layers of the checkpoint, drawn from the seed.
+    """Write an adapter for all linear layers of the checkpoint, drawn from the seed.
 
-    Its product has about the size of the weights to which it is added: answers are others.
+    Its product is about as large as the weights it is added to, so that answers change.
     """
     model, _ = load_model(checkpoint)
     count = len(model.layers)
@@ -47,7 +47,7 @@ def write_adapter(checkpoint: Path, folder: Path, seed: int) -> None:
 
 
 def adapted_stream(origin: Origin, request: Request, options: EngineOptions) -> tuple[int, ...]:
-    """The library's single stream of a request to the model with the adapter that it asks for."""
+    """The library's single stream of a request, from the model with the request's adapter."""
     assert request.asked is not None
     with tempfile.TemporaryDirectory(prefix="conformance-adapter-") as name:
         checkpoint = Path(name)

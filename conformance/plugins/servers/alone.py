@@ -1,4 +1,4 @@
-"""Answers that only a server can give, asked when nothing else is."""
+"""Answers that only a server can give: asked for while no other request is open."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from conformance.plugins.servers.fields import fits_schema
 
 
 def only_the_server(request: Request) -> bool:
-    """Whether the right answer is not that of the model's own single stream.
+    """Whether the right answer differs from the single stream of the model itself.
 
-    It may be of random numbers, of a grammar, of another model or of one with an adapter.
+    The answer may need random numbers, a grammar, another model or an adapter.
     """
     asked = request.asked
     further = asked is not None and (asked.schema or bool(asked.other or asked.adapter))
@@ -33,8 +33,8 @@ def ask_alone(
     """The tokens of the answer.
 
     Raises:
-        Unsupported: an answer to a schema is refused, or is not of that schema even so.
-        ServerFailedError: there is none to another request.
+        Unsupported: a request with a schema is refused, or its answer does not fit the schema.
+        ServerFailedError: another request gets no answer.
     """
     engine = kind(model, msgspec.structs.replace(options, busy=False))
     schema = request.asked is not None and request.asked.schema

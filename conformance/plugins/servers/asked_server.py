@@ -1,4 +1,4 @@
-"""What a look at a server, or a question to it alone, needs of its engine."""
+"""The part of a server's engine that looks at it and questions asked alone need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conformance.plugins.servers.asking import Answer, Asking, Question
 
 
 class AskedServer(Protocol):
-    """A server that is asked; ``ServedEngine`` says what each member is."""
+    """A server that can be asked; ``ServedEngine`` documents the members."""
 
     url: str
     patience: ClassVar[float]

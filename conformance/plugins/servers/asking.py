@@ -1,6 +1,6 @@
-"""Requests to a server by the OpenAI client, on an event loop in a thread of its own.
+"""Sends requests to a server with the OpenAI client, on an event loop in its own thread.
 
-What comes back is put into one queue in the order in which it came.
+Replies are put into one queue in the order in which they arrive.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import openai
 
 from conformance.core.http_clients import async_client
 
-# The longest that a single answer may take, with all that waits before it.
+# The longest time for a single answer, including its wait for other requests.
 ANSWER_SECONDS = 300.0
 _EVENTS = "text/event-stream"
-_SMALL = (socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # bytes that wait to be read
-_LONGEST = 300  # characters of what a server says of an error
+_SMALL = (socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # bytes of the receive buffer
+_LONGEST = 300  # characters of a server's error message
 
 
 @dataclass(frozen=True)
 class Question:
-    """A request as it is sent: the fields of the API, and the name that its answer is known by.
+    """A request as it is sent: the fields of the API, and the name that identifies its answer.
 
-    ``unread``: nothing of its answer is read.
+    ``unread``: its answer is never read.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Question:
 
 
 class PartKind(enum.StrEnum):
-    """What a piece of an answer is."""
+    """The kind of a piece of an answer."""
 
     TEXT = "text"
     REASONING = "reasoning"
@@ -58,7 +58,7 @@ class PartKind(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of an answer; of a call of a tool, its name and arguments as JSON."""
+    """A piece of an answer; a tool call has its name and arguments as JSON."""
 
     kind: PartKind
     text: str
@@ -66,17 +66,17 @@ class Part:
 
 @dataclass
 class Answer:
-    """All that came back for a request.
+    """The answer to a request, as far as it has arrived.
 
     Attributes:
-        text: of all pieces, joined.
-        parts: of a chat in which a message has more than text, in order.
-        entries: those of the logprobs, in order: dicts with ``token``, ``logprob``, ``id``.
-        reason: why it ended, as the server says.
+        text: the joined text of all pieces.
+        parts: the parts of a chat whose messages have more than text, in order.
+        entries: the entries of the logprobs, in order: dicts with ``token``, ``logprob``, ``id``.
+        reason: the finish reason that the server reports.
         usage: the server's counts of tokens.
-        ids: the ids that its pieces had.
-        sent, first, last: when it was sent, and when its first and last piece came, in seconds.
-        at_sending, at_first: how many pieces each request had by then.
+        ids: the ids of its pieces.
+        sent, first, last: times of sending and of the first and last piece, in seconds.
+        at_sending, at_first: the number of pieces each request had at these two moments.
     """
 
     text: str = ""
@@ -92,7 +92,7 @@ class Answer:
     at_first: dict[str, int] = field(default_factory=dict)
 
     def add(self, choice: Any, piece: str | None) -> None:
-        """Take in a piece of text and what came with it."""
+        """Add a piece of text with its logprobs and finish reason."""
         now = time.monotonic()
         self.first = now if self.first is None else self.first
         self.last = now
@@ -104,7 +104,7 @@ class Answer:
             self.reason = str(choice.finish_reason)
 
     def add_parts(self, message: Any) -> None:
-        """Take in what a message, or a piece of one, has: reasoning, text, calls of tools."""
+        """Add the contents of a message or of a piece of one: reasoning, text, tool calls."""
         reasoning = getattr(message, "reasoning", None)
         reasoning = reasoning or getattr(message, "reasoning_content", None)
         if reasoning:
@@ -115,7 +115,7 @@ class Answer:
             self._add_call(call.function)
 
     def _add_call(self, function: Any) -> None:
-        """A call may come in pieces: its name first, then its arguments."""
+        """Add a piece of a tool call: the name may come first, then the arguments."""
         text = f'{{"name":{json.dumps(function.name)},' if function.name else ""
         if function.arguments:
             text += f'"arguments":{function.arguments}}}'
@@ -123,14 +123,14 @@ class Answer:
 
 
 class BrokenOffError(Exception):
-    """A stream has no end."""
+    """A stream stopped without its end marker."""
 
 
 @dataclass(frozen=True)
 class Came:
-    """Something that came for a request: a piece, its end, or the error that ended it.
+    """An event of a request: a piece of its answer, the end, or the error that ended it.
 
-    ``on_its_way``: the error is not what the server says, but that nothing came of the API's form.
+    ``on_its_way``: the error is not a reply of the server, but a broken or malformed connection.
     """
 
     name: str
@@ -141,7 +141,7 @@ class Came:
 
 
 class Asking:
-    """Sends questions and collects what comes back; ``close`` ends its thread."""
+    """Sends questions and collects their answers; ``close`` ends its thread."""
 
     def __init__(self, url: str, *, key: str = "none") -> None:
         self._url, self._key = url, key
@@ -150,12 +150,12 @@ class Asking:
         self._thread = threading.Thread(target=self._loop.run_forever, name="conformance-asking")
         self._thread.start()
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        # Of each request; counted in the loop's thread alone, so in the order in which they came.
+        # By request; counted only in the loop's thread, so in order of arrival.
         self._pieces: Counter[str] = Counter()
         self._client = self._run(self._make())
 
     def send(self, question: Question) -> None:
-        """Send a question; its answer comes into the queue."""
+        """Send a question; its answer goes into the queue."""
 
         def begin() -> None:
             self._tasks[question.name] = self._loop.create_task(self._follow(question))
@@ -163,12 +163,12 @@ class Asking:
         self._loop.call_soon_threadsafe(begin)
 
     def leave(self, name: str) -> dict[str, int]:
-        """Close the connection of a question; gives the pieces that each request had by then."""
+        """Close the connection of a question; returns how many pieces each request had then."""
         found: dict[str, int] = self._run(self._cancel(name))
         return found
 
     def ask(self, question: Question, seconds: float) -> Came:
-        """The whole answer to a question, by itself; its end, or the error."""
+        """Ask a question outside the queue; returns the whole answer or the error."""
         kept: list[Came] = []
         with contextlib.suppress(TimeoutError):
             self._run(asyncio.wait_for(self._follow(question, kept.append), seconds))
@@ -178,7 +178,7 @@ class Asking:
         return Came(question.name, answer, ended=True, error=f"no answer within {seconds:.0f} s")
 
     def close(self) -> None:
-        """Leave all that is still open, and end the thread."""
+        """Close all open connections and end the thread."""
         self._run(self._finish())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -210,7 +210,7 @@ class Asking:
         return pieces
 
     async def _follow(self, question: Question, put: Callable[[Came], Any] | None = None) -> None:
-        """Send the question, and put what comes of it."""
+        """Send the question and put its events into the queue."""
         put = put or self.came.put
         answer = Answer(sent=time.monotonic(), at_sending=dict(self._pieces))
         error, on_its_way = "", False
@@ -227,13 +227,13 @@ class Asking:
         except BrokenOffError as raised:
             error, on_its_way = f"the stream broke off: {raised}", True
         except (ValueError, TypeError, AttributeError, KeyError, IndexError) as raised:
-            # The client reads what a server sends without checking it first.
+            # The client does not validate what a server sends.
             error = f"not an answer of the API: {type(raised).__name__}: {raised}"
             on_its_way = True
         put(Came(question.name, answer, ended=True, error=error, on_its_way=on_its_way))
 
     async def _unread(self, question: Question) -> None:
-        """Until this is cancelled; little of the answer fits into what waits to be read."""
+        """Keep the answer unread until cancelled; little of it fits into the receive buffer."""
         path = "chat/completions" if question.chat else "completions"
         body = dict(question.body)
         body["messages" if question.chat else "prompt"] = body.pop("input")
@@ -245,7 +245,7 @@ class Asking:
 
     async def _sent(self, question: Question) -> Any:
         body = dict(question.body)
-        # Fields beside those of the API go through as they are.
+        # Fields that the API does not have are passed on unchanged.
         made: Any = self._client.chat.completions if question.chat else self._client.completions
         asked = {"messages" if question.chat else "prompt": body.pop("input"), "extra_body": body}
         model, stream = body.pop("model"), body.pop("stream", False)
@@ -291,7 +291,7 @@ class Asking:
 
 
 def described(error: Exception) -> str:
-    """An error of the client in one line, with the status and what the server said."""
+    """An error of the client in one line, with the status and the server's message."""
     if isinstance(error, openai.APIStatusError):
         if place := error.response.headers.get("location"):
             return f"HTTP {error.status_code} to {place[:_LONGEST]}: redirects are not followed"

@@ -1,4 +1,4 @@
-"""What a server says of its answers, beside what was counted and measured."""
+"""Claims that compare a server's reports with counts and measurements of the client."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from conformance.plugins.servers.fields import fits_schema
 from conformance.plugins.servers.special_words import MARKERS, tokens_of, whole_text
 from conformance.scenarios.served_clients import JOINED, RUNNING
 
-# A server that goes on for a client that left makes the next one wait for all of its answer. One
-# that notices looks up from its work twice a second, say: what it makes until then is excused.
+# A server that keeps working for a client that left makes the next client wait for the whole
+# answer. A server that notices may check only about twice a second: work until then is excused.
 _PART, _LEAST = 0.5, 1000
 _EXCUSED_SECONDS = 1.0
 _STARVED = 0.9
-# A flood may make a server's buffers grow, but not with each request.
+# Many requests may make a server's buffers grow once, but not with each request.
 _MB = 2**20
 _MEMORY_SHARE, _MEMORY_BYTES = 0.25, 96 * _MB
 
 
 @dataclass(frozen=True)
 class Left:
-    """A client that left: its answer so far, and the pieces that each request had by then."""
+    """A client that left: its answer so far, and the number of pieces each request had then."""
 
     answer: Answer
     pieces: Mapping[str, int]
@@ -34,10 +34,10 @@ class Left:
 def about_answer(
     request: Request, answer: Answer, prompt_tokens: int | None, count: int | None
 ) -> Iterator[Claim]:
-    """Its counts of tokens, why it ended, and that one answer has one id.
+    """Claims about an answer's token counts, its finish reason, and that it has one id.
 
     Args:
-        prompt_tokens: of the prompt, and ``count`` of the answer's text, where they are known.
+        prompt_tokens: the prompt's tokens; ``count``: the answer's. ``None`` if unknown.
     """
     reasons = " or ".join(FinishReason)
     called = answer.reason == "tool_calls" and any(p.kind is PartKind.TOOL for p in answer.parts)
@@ -53,7 +53,7 @@ def about_answer(
         answer.usage.get(f"{name}_tokens") for name in ("prompt", "completion", "total")
     )
     if count is not None:
-        # What ended the answer is not in its text: some count it, and some do not.
+        # The text lacks the tokens that ended the answer; only some servers count them.
         holds = completion in {count, count + _ending(request, answer)}
         yield Claim("usage.completion_tokens", str(completion), str(count), holds)
     if prompt_tokens is not None:
@@ -64,27 +64,27 @@ def about_answer(
 
 
 def _wanted(request: Request) -> bool:
-    """Whether the counts were asked for; an answer in one piece always has them."""
+    """Whether token counts were asked for; an unstreamed answer always has them."""
     asked = request.asked or Asked()
     options = asked.fields.get("stream_options", {"include_usage": True})
     return not asked.streamed or bool(options.get("include_usage"))
 
 
 def _ending(request: Request, answer: Answer) -> int:
-    """Tokens of what ended an answer before its limit: a stop sequence, or an end of its own."""
+    """The number of tokens that ended an answer early: its stop sequence, or one end token."""
     if answer.reason != FinishReason.STOP:
         return 0
     return len(request.stop[0]) if request.stop else 1
 
 
 def waited_for(after: Answer, other: str, most: int) -> Iterator[Claim]:
-    """That a request which joins does not wait for the end of an answer that it found at work.
+    """Claim that a joining request does not wait for the end of an answer already at work.
 
-    Both are counted in tokens of that answer, so that a busy machine changes nothing.
+    The wait is counted in tokens of that answer, so a busy machine changes nothing.
 
     Args:
-        after: of the request that joined.
-        other: the request whose answer was on its way, of ``most`` tokens.
+        after: the answer to the joining request.
+        other: the request whose answer of ``most`` tokens was at work.
     """
     rest = most - after.at_sending.get(other, 0)
     if rest < RUNNING:
@@ -94,7 +94,7 @@ def waited_for(after: Answer, other: str, most: int) -> Iterator[Claim]:
 
 
 def same_text(streamed: Answer, again: Came) -> Iterator[Claim]:
-    """The text of an answer in many pieces is that of the same one in one piece."""
+    """Claim that a streamed answer has the same text as the unstreamed answer."""
     one, many = joined(again.answer), joined(streamed)
     holds = not again.error and one.strip() == many.strip()
     found = again.error or repr(_apart(one, many))
@@ -102,12 +102,12 @@ def same_text(streamed: Answer, again: Came) -> Iterator[Claim]:
 
 
 def no_exception(said: str) -> Claim:
-    """That a server's log has no exception after right requests."""
+    """Claim that a server's log has no exception after valid requests."""
     return Claim("exceptions in the server's log", said or "none", "none", holds=not said)
 
 
 def joined(answer: Answer) -> str:
-    """The text of an answer, or where it has more than text its parts, each kind joined."""
+    """The text of an answer or, if it has more than text, its parts, joined by kind."""
     if all(part.kind is PartKind.TEXT for part in answer.parts):
         return answer.text
     kinds = {k: "".join(p.text for p in answer.parts if p.kind is k).strip() for k in PartKind}
@@ -115,7 +115,7 @@ def joined(answer: Answer) -> str:
 
 
 def _apart(text: str, other: str) -> str:
-    """What of a text begins where it differs from another, not all of it."""
+    """The beginning of the part of a text that differs from another text."""
     at = next((i for i, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), None)
     return text[max(0, (min(len(text), len(other)) if at is None else at) - 8) :][:40]
 
@@ -123,10 +123,10 @@ def _apart(text: str, other: str) -> str:
 def about_work(
     left: Mapping[str, Left], after: Answer, requests: Mapping[str, Request]
 ) -> Iterator[Claim]:
-    """Whether the server went on for clients that had left, by what the next one waited for.
+    """Claim that the server stopped work for clients that left, by the next client's wait.
 
-    It is counted by the tokens that another answer got in that time: one that decodes beside it
-    gets a token at each step, on a busy machine as on any.
+    The wait is counted in tokens of another answer: an answer that decodes in the same batch gets a
+    token at each step, however busy the machine is.
     """
     for name, gone in left.items():
         rest = requests[name].max_tokens - len(gone.answer.text.split())
@@ -140,11 +140,11 @@ def about_work(
 
 
 def about_logprobs(entries: Sequence[Mapping[str, Any]], words: Sequence[str]) -> Iterator[Claim]:
-    """Whether each entry of the logprobs is of the token that came, and the likeliest come first.
+    """Claim that logprobs entries match the answer's tokens, with the likeliest tokens first.
 
     Args:
-        entries: of the whole answer; those without a token's name are left out.
-        words: of its text.
+        entries: the entries of the whole answer; entries without a token's name are skipped.
+        words: the words of the answer's text.
     """
     if len(entries) != len(words):
         return
@@ -161,9 +161,9 @@ def about_logprobs(entries: Sequence[Mapping[str, Any]], words: Sequence[str]) -
 
 
 def asked_again(broken: Came, again: Came) -> Claim:
-    """Of an answer that broke off on its way: whether the server gives it once asked again.
+    """Report an answer that broke off, and whether the server gives it when asked again.
 
-    Then what was sent is at fault, the connection or the server's own HTTP, and not the decoding.
+    If it does, the connection or the server's HTTP code is at fault, not the decoding.
     """
     begin, whole = broken.answer.text.strip(), again.answer.text.strip()
     if again.error:
@@ -177,12 +177,12 @@ def asked_again(broken: Came, again: Came) -> Claim:
 
 
 def still_open(count: int) -> Claim:
-    """That a server of which nothing is asked has nothing open, by its own metrics."""
+    """Claim that an idle server has no request open, by its own metrics."""
     return Claim("requests in flight by the server's metrics", str(count), "0", count == 0)
 
 
 def memory_kept(before: int, after: int | None) -> Iterator[Claim]:
-    """That a server has about as much memory after many requests as before."""
+    """Claim that many requests leave a server's memory about as it was."""
     if after is not None:
         grown, allowed = after - before, _MEMORY_SHARE * before + _MEMORY_BYTES
         said, right = f"{grown / _MB:+.0f} MB", f"at most {allowed / _MB:+.0f} MB"
@@ -195,7 +195,7 @@ def about_asked(
     tokens: Callable[[Answer], Sequence[tuple[int, float | None]]],
     words: Sequence[tuple[str, int]],
 ) -> Iterator[Claim]:
-    """That an answer for which a schema was given is of it, and about one with reasoning."""
+    """Claims about answers to requests with a schema, and about answers with reasoning."""
     asked = request.asked
     if asked is not None and asked.schema:
         said = repr(answer.text.strip()[:40])
@@ -207,7 +207,7 @@ def about_asked(
 def about_parts(
     answer: Answer, tokens: Sequence[int], words: Sequence[tuple[str, int]]
 ) -> Iterator[Claim]:
-    """That reasoning, text and calls of tools are, with their markers, what was generated.
+    """Claim that reasoning, text and tool calls, with their markers, are the generated text.
 
     The markers are between the parts, and never in them.
     """

@@ -1,7 +1,7 @@
-"""What a server's model computes, step by step: noted in the server's process, read in this one.
+"""Records each step of a server's model in the server's process, and reads the records here.
 
 A step of a server is one call of its generator's ``next``. Its line is written before any answer
-of the step is, so that who has a token finds the step that made it.
+of the step is sent, so that a client that has a token also finds the step that generated it.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _NAME = "steps.jsonl"
 
 
 class _Line(msgspec.Struct):
-    """A step: bytes of arrays before it, and ``(batch, length)`` of each call of the model."""
+    """A step: bytes of arrays before the step, and ``(batch, length)`` of each model call."""
 
     nbytes: int
     calls: list[tuple[int, int]]
 
 
 def of_mlx_lm(hits: Hits) -> Patch:
-    """In the process of mlx-lm's server: its steps are noted."""
+    """The patch that records steps in the process of mlx-lm's server."""
     return _noted("mlx_lm.generate", hits)
 
 
 def of_mlx_vlm(hits: Hits) -> Patch:
-    """In the process of mlx-vlm's server: its steps are noted."""
+    """The patch that records steps in the process of mlx-vlm's server."""
     return _noted("mlx_vlm.generate.ar", hits)
 
 
 def _noted(module: str, hits: Hits) -> Patch:
-    """Steps of the module's generator go to a file beside that of the hits."""
+    """Write the steps of the module's generator to a file next to the hits' file."""
     import mlx.core as mx  # noqa: PLC0415 - only in a server's process
 
     from conformance.backend.metering import attach_meter  # noqa: PLC0415
@@ -48,7 +48,7 @@ def _noted(module: str, hits: Hits) -> Patch:
     place: Path = hits.file  # type: ignore[attr-defined]
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     file = os.open(place.with_name(_NAME), flags, 0o600)
-    first = os.environ.get("MLX_RANK", "0") == "0"  # of a group all compute the same
+    first = os.environ.get("MLX_RANK", "0") == "0"  # all processes of a group compute the same
     metered: dict[int, list[ForwardCall]] = {}
 
     def meter(_: Any, model: Any, *__: Any, **___: Any) -> None:
@@ -70,10 +70,10 @@ def _noted(module: str, hits: Hits) -> Patch:
 
 
 class Steps:
-    """The steps of a server that is counted, from now on.
+    """The recorded steps of a server, from now on.
 
     Args:
-        folder: of the server.
+        folder: the server's folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -81,7 +81,7 @@ class Steps:
         self._at = self._file.stat().st_size if self._file.exists() else 0
 
     def new(self, *, left: bool = False) -> Sequence[ServedStep]:
-        """Those since the last call of this; ``left``: whether a client had left before them."""
+        """The steps since the previous call; ``left``: whether a client had left before them."""
         if not self._file.exists():
             return ()
         with self._file.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Common words, of which prompts for a server with an unknown vocabulary are made."""
+"""Common words for prompts to a server with an unknown vocabulary."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _TOOL = {
 
 
 def messages(request: Request, text: Callable[[Sequence[int]], str]) -> list[dict[str, Any]]:
-    """The prompt as messages: that of the system first, if there is one."""
+    """The prompt as messages, with the system message first if there is one."""
     system = request.asked.system if request.asked is not None else 0
     if not system:
         return [{"role": "user", "content": text(request.prompt)}]
@@ -39,7 +39,7 @@ def messages(request: Request, text: Callable[[Sequence[int]], str]) -> list[dic
 
 
 def further(request: Request) -> dict[str, Any]:
-    """What is asked for beside tokens, and fields that are given as they are."""
+    """Fields for anything asked for besides tokens, and fields that are passed unchanged."""
     asked = request.asked
     found = dict(asked.fields) if asked is not None else {}
     if asked is not None and asked.schema:
@@ -51,7 +51,7 @@ def further(request: Request) -> dict[str, Any]:
 
 
 def fits_schema(text: str) -> bool:
-    """Whether an answer is what the schema asks for."""
+    """Whether an answer fits the schema."""
     try:
         return json.loads(text) in [{"a": value} for value in _VALUES]
     except ValueError:

@@ -1,6 +1,6 @@
-"""Processes of servers: forks of a host that has imported what they need, or made anew.
+"""Server processes: forked from a host that has imported their modules, or started from scratch.
 
-A server's own module is run in either, as ``python -m`` does. ``host`` has the other side.
+Either runs the server's own module like ``python -m``. The other side is in ``host``.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_LONGEST = 64  # bytes of what a watchdog writes
+_LONGEST = 64  # bytes of a watchdog's message
 _HOST = "conformance.plugins.servers.host"
 
 
 class Watched(subprocess.Popen[bytes]):
-    """A watchdog that ends, with all that it started, once its stdin is closed."""
+    """A watchdog that ends, with all processes it started, once its stdin is closed."""
 
     def leave(self) -> None:
-        """Close it."""
+        """Close the watchdog's stdin, so that it ends."""
         if self.stdin is not None:
             with contextlib.suppress(OSError):
                 self.stdin.close()
@@ -52,7 +52,7 @@ class Forked:
         """The server's exit code once it has ended.
 
         Raises:
-            TimeoutExpired: it runs on.
+            TimeoutExpired: the server still runs.
         """
         try:
             while self._code is None:
@@ -69,12 +69,12 @@ class Forked:
                 os.kill(self.pid, signal.SIGKILL)
 
     def leave(self) -> None:
-        """Have the server ended."""
+        """Make the watchdog end the server."""
         with contextlib.suppress(OSError):
             self._own.shutdown(socket.SHUT_WR)
 
     def _read(self) -> None:
-        """Take in what the watchdog wrote: its own id, then the server's exit code."""
+        """Read the watchdog's messages: its own process id, then the server's exit code."""
         try:
             new = self._own.recv(_LONGEST)
         except ConnectionError:
@@ -90,7 +90,7 @@ class Forked:
 
 
 class Host:
-    """A process that forks servers; it ends once this one has."""
+    """A process that forks servers; it ends with this process."""
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
         self.process = os.getpid()
@@ -107,7 +107,7 @@ class Host:
         atexit.register(self.close)
 
     def close(self) -> None:
-        """End it; its servers go on."""
+        """End the host; its servers keep running."""
         self._asked.close()
         if self.process == os.getpid():
             self._host.wait()
@@ -115,7 +115,7 @@ class Host:
     def fork(
         self, command: Sequence[str], folder: Path, log: Path, env: Mapping[str, str]
     ) -> Forked:
-        """A server.
+        """Fork a server.
 
         Args:
             command: the module and its arguments.
@@ -143,18 +143,18 @@ class Host:
         return forked
 
     def runs(self) -> bool:
-        """Whether it runs, for this process."""
+        """Whether the host runs and belongs to this process."""
         return self.process == os.getpid() and self._host.poll() is None
 
 
 @functools.cache
 def _hosts() -> dict[tuple[str, ...], Host]:
-    """Those of this process, by the modules that they have imported."""
+    """The hosts of this process, by their imported modules."""
     return {}
 
 
 def host_of(modules: Sequence[str], environment: Mapping[str, str]) -> Host | None:
-    """The host that has imported these modules; ``None`` where there are none, or no safe forks."""
+    """The host that has imported these modules; ``None`` without modules or safe forks."""
     if not modules or sys.platform != "linux":
         return None
     key = tuple(modules)

@@ -1,9 +1,9 @@
-"""Starts servers as forks of a process that has imported what they import: that takes seconds.
+"""Forks servers from a process that has already imported their modules, which takes seconds.
 
-Arguments: names of modules to import. On stdin, a socket, comes one message for each server: its
-command as JSON, with a socket that is the server's own. Each server has a watchdog between it and
-this process. It writes its own process id to that socket, later the server's exit code, and ends
-the server once the other end is closed.
+Arguments: names of modules to import. Stdin is a socket that receives one message for each server:
+its command as JSON, with a socket of the server's own. A watchdog process between this process and
+each server writes its own process id to that socket, later the server's exit code, and ends the
+server once the other end is closed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     for name in sys.argv[1:]:
         importlib.import_module(name)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a watchdog
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for a watchdog
     asked = socket.socket(fileno=0)
     while True:
         message, own, _, _ = socket.recv_fds(asked, _LONGEST, 1)
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _watch(wanted: dict[str, Any], own: socket.socket) -> None:
-    """The watchdog: starts the server and waits for its end, or for that of the other end."""
+    """The watchdog: start the server and wait until it ends or the other end is closed."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     watchdog = os.getpid()
     own.sendall(f"{watchdog}\n".encode())
@@ -61,13 +61,13 @@ def _watch(wanted: dict[str, Any], own: socket.socket) -> None:
             pass
     with contextlib.suppress(OSError):
         os.kill(server, signal.SIGTERM)
-    time.sleep(_PATIENCE_SECONDS)  # unless it ends before
+    time.sleep(_PATIENCE_SECONDS)  # unless the server ends before
     _end_group(server)
     os._exit(_SIGNALLED + signal.SIGKILL)
 
 
 def _follow(server: int, own: socket.socket) -> None:
-    """End with the server, and what it started with both."""
+    """Wait for the server's end; then end its processes and this one."""
     code = os.waitstatus_to_exitcode(os.waitpid(server, 0)[1])
     _end_group(server)
     with contextlib.suppress(OSError):
@@ -81,7 +81,7 @@ def _end_group(server: int) -> None:
 
 
 def _serve(wanted: dict[str, Any], watchdog: int) -> None:
-    """Become the server: own output, environment, arguments; then its module as ``-m`` runs it."""
+    """Become the server: set output, environment, arguments; run its module like ``-m``."""
     code = 1
     try:
         with contextlib.suppress(OSError):
@@ -91,7 +91,7 @@ def _serve(wanted: dict[str, Any], watchdog: int) -> None:
         import ctypes  # noqa: PLC0415 - not needed by this process itself
 
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        if os.getppid() != watchdog:  # it ended before that
+        if os.getppid() != watchdog:  # the watchdog ended before
             return
         signal.signal(signal.SIGINT, signal.default_int_handler)
         _own_output(wanted["log"])
@@ -122,7 +122,7 @@ def _own_output(log: str) -> None:
 
 
 def _code_of(ended: SystemExit) -> int:
-    """The exit code as the interpreter has it; a text is written."""
+    """The exit code as in the interpreter; a text is printed."""
     if ended.code is None or isinstance(ended.code, int):
         return ended.code or 0
     print(ended.code, file=sys.stderr)

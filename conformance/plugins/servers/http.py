@@ -1,7 +1,7 @@
 """Any server of the OpenAI API at a URL, as an engine and as its own library.
 
-Nothing is known of its model: what is right is what it answers when nothing else is asked, and a
-token is a text. How far rounding moves its logprobs can't be measured; what is usual is assumed.
+The model is unknown: the right answer is what the server answers to a request asked alone, and a
+token is a text. The effect of rounding on logprobs cannot be measured; the usual size is assumed.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from conformance.plugins.servers.served_engine import SERVED, ServedEngine
 
 FAMILY = "served"
 _SECONDS = 120.0
-# What rounding moved logprobs by on models of all sizes; see docs/servers.md.
+# Measured changes of logprobs by rounding, on models of all sizes; see docs/servers.md.
 _USUAL_NOISE = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.15}
-_FLOOR = -30.0  # below all logprobs that a server names
+_FLOOR = -30.0  # below all logprobs that a server reports
 
 
 class HttpLibrary(Library):
-    """The server asked alone, in place of a library's single stream."""
+    """The server asked one request at a time, in place of a library's single stream."""
 
     name: ClassVar[str] = "http"
     blamed: ClassVar[str] = "the server, or what answers at its address,"
 
     def coverage(self) -> Coverage:
-        """See ``Library.coverage``: it has no modules."""
+        """See ``Library.coverage``: a server has no modules."""
         return Coverage((), {})
 
     def load(self, family: Family, *, dtype: str, seed: int) -> Remote:  # noqa: ARG002
         """See ``Library.load``: a server that answers.
 
         Raises:
-            ModelError: there is none, or it is no server of this API.
+            ModelError: no server answers, or it does not have this API.
         """
         server = named()
         return Remote(server, server.model or models(server.url)[0], dtype)
 
     def meter(self, model: Any, *, evaluate: bool = False) -> list[ForwardCall]:  # noqa: ARG002
-        """See ``Library.meter``: its calls are not seen."""
+        """See ``Library.meter``: the server's calls of the model are not visible."""
         return []
 
     def single_stream(
@@ -88,7 +88,7 @@ class HttpLibrary(Library):
         request: Request,  # noqa: ARG002
         tokens: tuple[int, ...],  # noqa: ARG002
     ) -> None:
-        """See ``Library.stateless``: it has no such pass."""
+        """See ``Library.stateless``: a server has no such pass."""
         return
 
     def teacher_forced(
@@ -101,9 +101,9 @@ class HttpLibrary(Library):
         ulps: float = 0.0,
         seed: int = 0,
     ) -> np.ndarray:
-        """See ``Library.teacher_forced``: moved by what is usual in the dtype."""
+        """See ``Library.teacher_forced``: the answer, changed by the dtype's usual noise."""
         key = (request.prompt, len(tokens))
-        if key not in model.tables:  # each run of the noise is the same answer
+        if key not in model.tables:  # all noise runs use the same answer
             made = self.single_stream(model, request, options=options, steps=len(tokens))
             model.tables[key] = made.stream.logprobs
         table = model.tables[key]
@@ -113,7 +113,7 @@ class HttpLibrary(Library):
         return moved
 
     def churn(self) -> None:
-        """See ``Library.churn``: its memory is not this process's."""
+        """See ``Library.churn``: nothing, as the server has its own memory."""
 
     def versions(self) -> dict[str, str]:
         """See ``Library.versions``."""
@@ -125,7 +125,7 @@ class HttpLibrary(Library):
 
 
 def _table(model: Remote, answer: Answer, tokens: Sequence[int], steps: int) -> np.ndarray:
-    """Logprobs ``[steps, VOCABULARY]``; what the server does not name is the unlikeliest."""
+    """Logprobs ``[steps, VOCABULARY]``; tokens that the server does not report get ``_FLOOR``."""
     table = np.full((steps, VOCABULARY), _FLOOR, np.float32)
     fits = len(answer.entries) == len(tokens)
     for step, token in enumerate(tokens):
@@ -139,7 +139,7 @@ def _table(model: Remote, answer: Answer, tokens: Sequence[int], steps: int) -> 
 
 
 class HttpEngine(ServedEngine):
-    """The server asked by many at once."""
+    """The server with many requests at once."""
 
     name: ClassVar[str] = "http"
     library: ClassVar[str] = "http"
@@ -163,7 +163,7 @@ class HttpEngine(ServedEngine):
 
     @classmethod
     def probes(cls) -> tuple[str, ...]:
-        """See ``ServedEngine.probes``: with most chat templates no prompt is empty."""
+        """See ``ServedEngine.probes``: most chat templates make no empty prompt."""
         return tuple(kind for kind in super().probes() if kind != "empty_content")
 
     def tokens(self, answer: Answer) -> Tokens:
@@ -171,14 +171,14 @@ class HttpEngine(ServedEngine):
         return self._remote.tokens(answer)
 
     def whole(self, request: Request, found: Tokens) -> tuple[Tokens, FinishReason]:
-        """See ``ServedEngine.whole``: it may end by itself, alone as beside others."""
+        """See ``ServedEngine.whole``: an answer may end by itself, alone as in a batch."""
         if request.stop or (request.asked is not None and request.asked.schema):
             return super().whole(request, found)
         missing = request.max_tokens - len(found)
         return [*found, *[(END, None)] * missing], FinishReason.LENGTH
 
     def counts(self, request: Request, count: int) -> tuple[int | None, int | None]:  # noqa: ARG002
-        """See ``ServedEngine.counts``: a word need not be a token, an entry of logprobs is one."""
+        """See ``ServedEngine.counts``: an entry of logprobs is a token, a word need not be."""
         return None, len(self._answers[request.request_id].entries) or None
 
     @property
@@ -188,6 +188,6 @@ class HttpEngine(ServedEngine):
 
 
 def served_family() -> Family:
-    """Whatever the server serves."""
+    """The family for whatever model the server has."""
     facts = Facts(library=HttpLibrary.name, tokens=(0, len(WORDS)))
     return Family(FAMILY, facts, {"vocab_size": VOCABULARY})

@@ -1,4 +1,4 @@
-"""The hooks of any server at a URL. They import what they need only when called."""
+"""The hooks of any server at a URL. Each imports its modules only when called."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @hookimpl
 def conformance_engine_names() -> list[str]:
-    """Without these nothing is imported."""
+    """The names of the engines: nothing is imported unless one of them is selected."""
     return ["http"]
 
 
 @hookimpl
 def conformance_libraries() -> list[Library]:
-    """The server asked alone."""
+    """The server as its own library."""
     from conformance.plugins.servers.http import HttpLibrary
 
     return [HttpLibrary()]
@@ -31,7 +31,7 @@ def conformance_libraries() -> list[Library]:
 
 @hookimpl
 def conformance_families() -> list[Family]:
-    """Whatever the server serves."""
+    """The family for whatever model the server has."""
     from conformance.plugins.servers.http import served_family
 
     return [served_family()]
@@ -39,7 +39,7 @@ def conformance_families() -> list[Family]:
 
 @hookimpl
 def conformance_engines() -> list[type[Engine]]:
-    """The server."""
+    """The server as an engine."""
     from conformance.plugins.servers.http import HttpEngine
 
     return [HttpEngine]
@@ -47,7 +47,7 @@ def conformance_engines() -> list[type[Engine]]:
 
 @hookimpl
 def conformance_scenarios() -> list[Scenario]:
-    """What is asked of servers."""
+    """The scenarios for servers."""
     from conformance.scenarios.served import SERVED_SCENARIOS
 
     return list(SERVED_SCENARIOS)

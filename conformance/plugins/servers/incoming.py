@@ -1,4 +1,4 @@
-"""What comes from a server, for the requests that are still open."""
+"""Reads a server's replies for the requests that are still open."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from conformance.plugins.servers.asking import Asking, Came
 
 
 class Incoming:
-    """Reads the queue of what came, and keeps what is not for now."""
+    """Reads the queue of events, and keeps events that are not wanted yet."""
 
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
         self._waiting: list[Came] = []
 
     def next(self, wanted: Container[str], seconds: float) -> Came | None:
-        """What came next for a wanted request; ``None`` if nothing does within ``seconds``."""
+        """The next event of a wanted request; ``None`` if there is none within ``seconds``."""
         if self._waiting:
             return self._waiting.pop(0)
         end = time.monotonic() + seconds
@@ -31,7 +31,7 @@ class Incoming:
         return None
 
     def drain(self, wanted: Container[str]) -> None:
-        """Keep what came for wanted requests; after a removal nothing else counts."""
+        """Keep only the events of wanted requests, after a removal."""
         while True:
             try:
                 self._waiting.append(self._asking.came.get_nowait())

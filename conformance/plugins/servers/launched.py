@@ -16,21 +16,21 @@ _SIZE = "2"
 
 
 class TensorParallelServer(MlxLmServer):
-    """Each layer split over two processes: what the server does with a group by itself."""
+    """Each layer split over two processes, the server's default for a group."""
 
     name: ClassVar[str] = "mlx_lm_server_tensor_parallel"
-    # It refuses adapters there.
+    # The server refuses adapters in a group.
     capabilities: ClassVar[frozenset[Capability]] = MlxLmServer.capabilities - {Capability.ADAPTERS}
     imported: ClassVar[tuple[str, ...]] = ()
 
     def launcher(self) -> Sequence[str]:
-        """The ring is on loopback; the server's address is that of its first process."""
+        """A launcher with a ring on loopback; the first process has the server's address."""
         launch = str(Path(sys.executable).with_name("mlx.launch"))
         ring = ("--backend", "ring", "-n", _SIZE, "-p", str(free_port()))
         return (launch, *ring, "--")
 
     def dress(self, folder: Path) -> None:
-        """``sharded_load`` reads the index of the checkpoint's files."""
+        """Add the index of the checkpoint's files, which ``sharded_load`` reads."""
         super().dress(folder)
         write_index(folder)
 

@@ -1,4 +1,4 @@
-"""A look at a server once nothing is asked any more: does it answer, what does it still hold."""
+"""Checks an idle server: whether it answers, and what it still holds."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from conformance.plugins.servers.asked_server import AskedServer
 from conformance.plugins.servers.asking import Came, Question
 from conformance.plugins.servers.claims import asked_again, memory_kept, same_text, still_open
 
-_AGAIN, _LONG = 3, 64  # answers that are asked for again, whole; not of more tokens
-_MANY = 100  # requests after which memory is looked at
+_AGAIN, _LONG = 3, 64  # answers asked for again in one piece, and their most tokens
+_MANY = 100  # requests after which memory is checked
 _SETTLE_SECONDS, _LOOK_SECONDS, _ASK_SECONDS = 5.0, 0.1, 5.0
 
 
 class Look:
-    """What of a server is compared with how it was before.
+    """A check of an idle server, with the earlier state that it is compared with.
 
     Attributes:
-        broken: answers that broke off on their way.
-        memory: bytes that the server had when the first request was sent, where that is known.
+        broken: answers whose connection broke off.
+        memory: the server's bytes when the first request was sent; ``None`` if unknown.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Look:
         self.memory: int | None = None
 
     def after(self, engine: AskedServer, ended: Sequence[tuple[Request, Came]]) -> Iterator[Claim]:
-        """Claims about the server after these answers; nothing else is asked meanwhile."""
+        """Claims about the server after these answers, while no other request is open."""
         short = [pair for pair in ended if pair[0].max_tokens <= _LONG]
         for request, came in short[:_AGAIN]:
             yield from _whole_again(engine, request, came)
@@ -48,7 +48,7 @@ class Look:
 
 
 def _whole_again(engine: AskedServer, request: Request, came: Came) -> Iterator[Claim]:
-    """The same request by itself, in one piece: it must have the text that was streamed."""
+    """Ask the request again, alone and unstreamed: the text must equal the streamed one."""
     asked = request.asked
     streamed = asked is None or asked.streamed
     if came.answer.reason is None or request.sampler or not streamed:
@@ -58,7 +58,7 @@ def _whole_again(engine: AskedServer, request: Request, came: Came) -> Iterator[
 
 
 def _settled(engine: AskedServer) -> int:
-    """Requests that the server says are open, once it has had time to notice that none is."""
+    """The requests that the server reports open, once it has had time to notice their end."""
     end = time.monotonic() + _SETTLE_SECONDS
     while (count := _reported(engine.url)) and time.monotonic() < end:
         time.sleep(_LOOK_SECONDS)
@@ -66,7 +66,7 @@ def _settled(engine: AskedServer) -> int:
 
 
 def _reported(url: str) -> int:
-    """Requests in flight by the server's own metrics; 0 if it has none that are known."""
+    """Requests in flight by the server's own metrics; 0 if it has no known metrics."""
     try:
         summary = get(f"{url}/metrics", _ASK_SECONDS).json()["summary"]
         return int(summary["in_flight"])
@@ -75,7 +75,7 @@ def _reported(url: str) -> int:
 
 
 def port_answers(url: str) -> bool:
-    """Whether anything answers there."""
+    """Whether anything answers at the URL's port."""
     try:
         get(f"{url}/v1/models", _ASK_SECONDS)
     except RefusedAnswerError:

@@ -1,4 +1,4 @@
-"""Requests that a server must refuse with a 4xx and a message, and go on."""
+"""Requests that a server must refuse with a 4xx status and a message, and keep working."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ KINDS: Mapping[str, Change] = {
     "no_messages": _without("messages"),
     "messages_no_list": _with(messages="t1"),
     "message_no_object": _with(messages=[1]),
-    # Behind a word: of a number alone some tokenizers have no token, which is another defect.
+    # After a word: some tokenizers have no token for a number alone, which is another defect.
     "content_number": _message(5, "t1"),
     "empty_content": _message(""),
     "zero_max_tokens": _with(max_tokens=0),
@@ -69,7 +69,7 @@ KINDS: Mapping[str, Change] = {
 
 
 def probe(url: str, kind: str, plain: Question) -> ProbeResult:
-    """Send the malformed request ``kind``, made of a plain one, and report what came back."""
+    """Send the malformed request ``kind``, made from a plain one, and report the reply."""
     body = {**plain.body, "messages": plain.body["input"], "stream": False}
     del body["input"]
     made = KINDS[kind](body)

@@ -27,16 +27,16 @@ from conformance.plugins.servers.served_engine import ServedEngine
 from conformance.plugins.servers.special_words import rename
 from conformance.plugins.servers.words import text_of
 
-# A server is asked for names of models that it may not load from elsewhere.
+# Requests name models that the server must not load from elsewhere.
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
 _END_SECONDS = 1.0
-# Exceptions that say that a client's connection is closed.
+# Exceptions for a client's closed connection.
 _OF_LEAVING = ("BrokenPipeError", "ConnectionResetError", "asyncio.exceptions.CancelledError")
 
 
 @functools.cache
 def servers() -> Pool:
-    """Those of this process."""
+    """The servers of this process."""
     return Pool()
 
 
@@ -44,12 +44,12 @@ class ManagedEngine(ServedEngine):
     """A library's own server, as a user starts it, in a process of its own."""
 
     health: ClassVar[str] = "/health"
-    # What the server imports beside its own module, which is run anew for each.
+    # Modules that the server imports, without its own module, which is run again for each server.
     imported: ClassVar[tuple[str, ...]] = ()
-    # By the API a number, of tokens beside the one that came; in a chat it is true or false.
+    # In the API, the number of other tokens to report; in a chat, true or false.
     completion_logprobs: ClassVar[int] = 1
 
-    # Where in its process the patch is found that notes its steps: module and name.
+    # The place of the patch that records the server's steps: module and name.
     counting: ClassVar[str] = ""
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
@@ -58,14 +58,14 @@ class ManagedEngine(ServedEngine):
         self._steps: Steps | None = None
         self._noted: list[ServedStep] = []
         self._someone_left = False
-        # Bytes of arrays before the first step, and how many more there are once all has ended.
+        # Bytes of arrays before the first step, and their increase once all requests have ended.
         self._at_first: int | None = None
         self._left_over: int | None = None
         super().__init__(model, options)
 
     @classmethod
     def alone(cls, model: Any, request: Request, options: EngineOptions) -> tuple[int, ...] | None:
-        """See ``Engine.alone``; another model's single stream is known, as the server's own is."""
+        """See ``Engine.alone``; other models' single streams are known too."""
         origin: Origin = model
         if request.asked is not None and request.asked.other:
             if origin.other is None:
@@ -80,10 +80,10 @@ class ManagedEngine(ServedEngine):
 
     @abstractmethod
     def flags(self) -> Sequence[str]:
-        """The server's options beside its model and port."""
+        """The server's options, without its model and port."""
 
     def launcher(self) -> Sequence[str]:
-        """A command that runs Python, where the server is not one process."""
+        """The command that runs Python, if the server has several processes."""
         return ()
 
     def environment(self) -> dict[str, str]:
@@ -92,10 +92,10 @@ class ManagedEngine(ServedEngine):
 
     @abstractmethod
     def dress(self, folder: Path) -> None:
-        """Add to a written checkpoint what a server needs beside it."""
+        """Add other files that a server needs to a written checkpoint."""
 
     def connect(self) -> str:
-        """See ``ServedEngine.connect``: of a server with the same options, or a new one."""
+        """See ``ServedEngine.connect``: a running server with the same options, or a new one."""
         if self._origin.family.checkpoint is not None:
             raise Unsupported(
                 "the words of a real checkpoint are not one token each; start its server, and "
@@ -109,7 +109,7 @@ class ManagedEngine(ServedEngine):
         return self._server.url
 
     def close(self) -> None:
-        """See ``ServedEngine.close``; what failed, kept prefixes or counted is not used again."""
+        """See ``ServedEngine.close``; not reused if it failed, kept prefixes or was counted."""
         super().close()
         after = planting.hits_of(self._server.folder, len(self._planted))
         for (_, hits), begin, end in zip(self._planted, self._hits_at, after, strict=True):
@@ -119,7 +119,7 @@ class ManagedEngine(ServedEngine):
             servers().discard(self._key)
 
     def step(self) -> StepOutput:
-        """See ``ServedEngine.step``; after an exception comes a new server."""
+        """See ``ServedEngine.step``; after an exception the server is replaced."""
         try:
             output = super().step()
         except BaseException:
@@ -132,13 +132,13 @@ class ManagedEngine(ServedEngine):
         return replace(output, served=noted, left_over=self._left_over)
 
     def remove(self, request_ids: Sequence[str]) -> None:
-        """See ``ServedEngine.remove``; what was computed until then was for somebody."""
+        """See ``ServedEngine.remove``; work until the removal counts as wanted."""
         self._note()
         self._someone_left = True
         super().remove(request_ids)
 
     def look_after(self) -> Iterator[Claim]:
-        """See ``ServedEngine.look_after``; its own request is no part of what is counted."""
+        """See ``ServedEngine.look_after``; the look's own request is not counted."""
         self._note()
         yield from super().look_after()
         if self._steps is not None and (own := self._steps.new()) and self._at_first is not None:
@@ -159,7 +159,7 @@ class ManagedEngine(ServedEngine):
     def state(self) -> str:
         """How its process ended, or the last traceback in its log since this engine began."""
         log = self._server.log()[self._log_at :]
-        # A connection that breaks is noticed before the end of who had the other end.
+        # A broken connection is noticed before the end of the process at its other end.
         if (code := self._server.code_within(_END_SECONDS)) is not None:
             return (
                 f"the server ended with exit code {code}: {last_traceback(log) or last_line(log)}"
@@ -167,11 +167,11 @@ class ManagedEngine(ServedEngine):
         return last_traceback(log)
 
     def complaint(self) -> str:
-        """See ``ServedEngine.complaint``: of clients that left servers complain as they like."""
+        """See ``ServedEngine.complaint``: complaints about clients that left do not count."""
         return last_traceback(self._server.log()[self._log_at :], aside=_OF_LEAVING)
 
     def question(self, request: Request, *, streamed: bool) -> Question:
-        """See ``ServedEngine.question``: its words, and all logprobs that there are."""
+        """See ``ServedEngine.question``: the prompt's words, and all logprobs the server has."""
         asked = request.asked
         chat = asked is None or asked.chat
         body: dict[str, Any] = {
@@ -198,7 +198,7 @@ class ManagedEngine(ServedEngine):
         return " ".join(special.get(token) or text_of((token,)) for token in tokens)
 
     def model_name(self, other: int = 0) -> str:
-        """The name by which the server calls its model, or another one, which is written then."""
+        """The server's name for its model, or for another one, which is then written."""
         if not other:
             return str(self._server.folder)
         folder = self._server.folder / f"other{other}"
@@ -227,7 +227,7 @@ class ManagedEngine(ServedEngine):
         return (self.name, origin.family.name, origin.dtype, origin.seed, options, places)
 
     def _places(self) -> list[str]:
-        """What is put into the server's process; that of counting comes last, and has no hits."""
+        """The places of the patches for the server's process; counting is last and has no hits."""
         counting = [self.counting] if self._options.counted else []
         return [*(place for place, _ in self._planted), *counting]
 

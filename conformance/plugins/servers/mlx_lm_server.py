@@ -20,7 +20,7 @@ from conformance.plugins.servers.words import tokens_of, write_tokenizer
 
 
 class MlxLmServer(ManagedEngine):
-    """``python -m mlx_lm.server``. A stream has no logprobs, so tokens are its words."""
+    """``python -m mlx_lm.server``. A stream has no logprobs, so its words are the tokens."""
 
     name: ClassVar[str] = "mlx_lm_server"
     library: ClassVar[str] = "mlx_lm"
@@ -58,7 +58,7 @@ class MlxLmServer(ManagedEngine):
         return "mlx_lm.server"
 
     def flags(self) -> Sequence[str]:
-        """Sizes, and whether answers are kept for prompts that go on from them."""
+        """Options for sizes, and for the number of kept prompts."""
         options = self._options
         caching = options.prefix_caching
         return (
@@ -69,12 +69,12 @@ class MlxLmServer(ManagedEngine):
         )
 
     def dress(self, folder: Path) -> None:
-        """Families of mlx-lm have no tokenizer."""
+        """Add a tokenizer, which families of mlx-lm do not have."""
         write_tokenizer(folder, self._origin.family.vocab_size)
 
     @classmethod
     def alone(cls, model: Any, request: Request, options: EngineOptions) -> tuple[int, ...] | None:
-        """See ``Engine.alone``; with an adapter, the library's single stream with it."""
+        """See ``Engine.alone``; for an adapter, the library's single stream with it."""
         if request.asked is not None and request.asked.adapter:
             return adapted_stream(model, request, options)
         return super().alone(model, request, options)
@@ -91,7 +91,7 @@ class MlxLmServer(ManagedEngine):
         return question
 
     def tokens(self, answer: Answer) -> Tokens:
-        """Words; an answer in one piece has logprobs."""
+        """The words of the answer; an unstreamed answer also has logprobs."""
         words = self._options.words
         if words:
             text = whole_text(answer.parts, MARKERS)

@@ -1,4 +1,4 @@
-"""mlx-vlm's server as the plugin of another release: faults and mends are for that of today."""
+"""mlx-vlm's server as the plugin of another release: faults and mends are for the current one."""
 
 from __future__ import annotations
 

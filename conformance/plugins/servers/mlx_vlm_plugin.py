@@ -1,4 +1,4 @@
-"""The hooks of mlx-vlm's server. They import what they need, which takes long, only when called."""
+"""The hooks of mlx-vlm's server. Each imports its modules, which takes long, only when called."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @hookimpl
 def conformance_engine_names() -> list[str]:
-    """Without these nothing is imported."""
+    """The names of the engines: nothing is imported unless one of them is selected."""
     return ["mlx_vlm_server"]
 
 
 @hookimpl
 def conformance_engines() -> list[type[Engine]]:
-    """The server.
+    """The server as an engine.
 
-    It is imported here, too, so that one that cannot be is named before it is started.
+    The server is imported here too, so that an import error is reported before it is started.
     """
     import mlx_vlm.server  # noqa: F401
 
@@ -35,7 +35,7 @@ def conformance_engines() -> list[type[Engine]]:
 
 @hookimpl
 def conformance_scenarios() -> list[Scenario]:
-    """What is asked of servers."""
+    """The scenarios for servers."""
     from conformance.scenarios.served import SERVED_SCENARIOS
 
     return list(SERVED_SCENARIOS)
@@ -43,7 +43,7 @@ def conformance_scenarios() -> list[Scenario]:
 
 @hookimpl
 def conformance_mends() -> list[Mend]:
-    """Repairs of what is known to be wrong in it."""
+    """The mends of the server's known defects."""
     from conformance.plugins.servers.mends.mlx_vlm import MENDS
 
     return list(MENDS)

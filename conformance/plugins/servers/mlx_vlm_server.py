@@ -20,11 +20,11 @@ from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.served_engine import SERVED
 from conformance.plugins.servers.words import end_nowhere
 
-_TOP = "5"  # logprobs of so many tokens at each step
+_TOP = "5"  # tokens with logprobs at each step
 
 
 class MlxVlmServer(ManagedEngine):
-    """``python -m mlx_vlm.server``. Tokens are those of the logprobs; it has chats alone."""
+    """``python -m mlx_vlm.server``. Tokens come from the logprobs; there are only chats."""
 
     name: ClassVar[str] = "mlx_vlm_server"
     library: ClassVar[str] = "mlx_vlm"
@@ -58,7 +58,7 @@ class MlxVlmServer(ManagedEngine):
         return "mlx_vlm.server"
 
     def flags(self) -> Sequence[str]:
-        """Sizes, logprobs, quantized caches."""
+        """Options for sizes, logprobs and quantized caches."""
         options, kv = self._options, self._options.kv
         quantized: tuple[str, ...] = ()
         if kv is not None:
@@ -75,30 +75,30 @@ class MlxVlmServer(ManagedEngine):
         )
 
     def environment(self) -> dict[str, str]:
-        """Prefixes are kept if the options say so."""
+        """The variables that switch prefix caching on, if the options ask for it."""
         caching = self._options.prefix_caching
         if caching is None:
             return {"APC_ENABLED": "0"}
         return {
             "APC_ENABLED": "1",
             "APC_DISK_ENABLED": "0",
-            # Else it keeps nothing where other programs leave less than 1 GB of memory.
+            # Otherwise it keeps nothing if less than 1 GB of memory is free.
             "APC_MEMORY_RESERVE_GB": "0",
             "APC_BLOCK_SIZE": str(caching.block_size),
             "APC_NUM_BLOCKS": str(caching.blocks),
-            # By default two, of prompts longer than any here.
+            # The default is two, and only for prompts longer than any here.
             "APC_CHECKPOINT_ENTRIES": str(caching.snapshots),
             "APC_CHECKPOINT_INTERVAL_TOKENS": str(caching.interval),
         }
 
     def dress(self, folder: Path) -> None:
-        """Its families bring a tokenizer and a chat template."""
+        """Add the family's tokenizer and chat template."""
         end_nowhere(folder, self._origin.family.vocab_size)
 
     def question(self, request: Request, *, streamed: bool) -> Question:
-        """See ``ManagedEngine.question``; images are part of the message, in their places."""
+        """See ``ManagedEngine.question``; images are in their places in the message."""
         asked = super().question(request, streamed=streamed)
-        # Else answers end where the config's positions do, whatever is asked.
+        # Otherwise answers end at the config's number of positions, whatever the request asks for.
         asked.body["context_management"] = []
         if request.media:
             content: list[dict[str, Any]] = []
@@ -117,7 +117,7 @@ class MlxVlmServer(ManagedEngine):
         return [{"type": "text", "text": self.text(tokens)}] if tokens else []
 
     def tokens(self, answer: Answer) -> Tokens:
-        """Of the logprobs, which come with each token."""
+        """The tokens of the logprobs, which come with each token."""
         made = self._origin.family.facts.processor or Processor()
         words = {text.strip(): token for text, token in self._options.words}
         special = made.tokenizer.special | words

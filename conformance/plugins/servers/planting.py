@@ -1,6 +1,6 @@
-"""Faults and mends of a server: they are put into its process, before its ``main`` runs.
+"""Faults and mends of a server: they are put into its process before its ``main`` runs.
 
-In this process their context managers say only what the servers need that are started inside them.
+In this process, their context managers only register the patches for servers started inside them.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _HITS = "hits-{}"
 
 @dataclass(frozen=True)
 class InServer:
-    """An injection that takes place in the process of a server.
+    """An injection that takes effect in the process of a server.
 
     Attributes:
-        patch: what the server's process enters, found there by its module and name.
+        patch: the context manager that the server's process finds by module and name, and enters.
     """
 
     patch: Injection
 
     @property
     def place(self) -> str:
-        """``module:name``, by which the server's process finds it."""
+        """``module:name``, by which the server's process finds the patch."""
         name = getattr(self.patch, "__name__", "")
         return f"{self.patch.__module__}:{name}"
 
     @contextlib.contextmanager
     def __call__(self, hits: Hits) -> Iterator[None]:
-        """Servers that are asked for inside have the patch."""
+        """Servers that are requested inside the context have the patch."""
         planted = wanted()
         planted.append((self.place, hits))
         try:
@@ -46,12 +46,12 @@ class InServer:
 
 @functools.cache
 def wanted() -> list[tuple[str, Hits]]:
-    """The places that servers have now, with who counts their effects."""
+    """The places of the patches for servers now, with the counters of their effects."""
     return []
 
 
 def served_fault(*args: str, engine: str, **fields: object) -> Callable[[Injection], Fault]:
-    """``fault``, of one that takes place in a server."""
+    """``fault`` for a fault that takes effect in a server."""
     declare = fault(*args, engine=engine, **fields)  # type: ignore[arg-type]
 
     def made(patch: Injection) -> Fault:
@@ -61,12 +61,12 @@ def served_fault(*args: str, engine: str, **fields: object) -> Callable[[Injecti
 
 
 def of_library(known: Fault, engine: str, *, name: str, kills: tuple[str, ...]) -> Fault:
-    """A library's own fault, under its server: what kills it there are the server's scenarios."""
+    """A library's own fault for its server, where the server's scenarios must kill it."""
     return replace(known, name=name, engine=engine, kills=kills, inject=InServer(known.inject))
 
 
 def served_mend(*defects: str) -> Callable[[Injection], Mend]:
-    """``mend``, of one that takes place in a server."""
+    """``mend`` for a mend that takes effect in a server."""
     declare = mend(*defects)
 
     def made(patch: Injection) -> Mend:
@@ -76,7 +76,7 @@ def served_mend(*defects: str) -> Callable[[Injection], Mend]:
 
 
 def command(module: str, folder: Path, places: Sequence[str]) -> list[str]:
-    """How Python runs a server's module: as its users do, or with patches if there are any."""
+    """Python's arguments to run a server's module: like its users, or with the patches."""
     if not places:
         return ["-m", module]
     starting = "conformance.plugins.servers.starting"
@@ -84,11 +84,11 @@ def command(module: str, folder: Path, places: Sequence[str]) -> list[str]:
 
 
 def hits_file(folder: Path, index: int) -> Path:
-    """Where a server's process notes the effects of its patch with that index, a byte each."""
+    """The file to which a server's process writes a byte for each effect of this patch."""
     return folder / _HITS.format(index)
 
 
 def hits_of(folder: Path, count: int) -> list[int]:
-    """How often each of a server's patches took effect so far."""
+    """How often each of a server's patches has taken effect."""
     files = [hits_file(folder, index) for index in range(count)]
     return [file.stat().st_size if file.exists() else 0 for file in files]

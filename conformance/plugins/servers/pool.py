@@ -1,4 +1,4 @@
-"""The servers that this process has started: kept for the next schedule, ended with the process."""
+"""Keeps the servers of this process for the next schedule and ends them with the process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from conformance.core.first_signals import at_exit
 from conformance.plugins.servers.process import ManagedServer
 
 KEPT = 2
-"""Servers that stay, the last that were used; each takes the memory of a model and its library."""
+"""The number of recent servers to keep; each takes the memory of a model and its library."""
 
 
 class Pool:
-    """Servers by what they were started with."""
+    """Servers by the key of how they were started."""
 
     def __init__(self) -> None:
         self._servers: OrderedDict[Hashable, ManagedServer] = OrderedDict()
@@ -22,7 +22,7 @@ class Pool:
         at_exit(self.close)
 
     def get(self, key: Hashable, start: Callable[[], ManagedServer]) -> ManagedServer:
-        """The server of that key; started if there is none that runs."""
+        """The running server of this key; started if there is none."""
         self._own()
         found = self._servers.pop(key, None)
         if found is not None and found.code is not None:
@@ -36,7 +36,7 @@ class Pool:
         return found
 
     def discard(self, key: Hashable) -> None:
-        """End the server of that key, so that the next one is started anew."""
+        """End the server of this key, so that ``get`` starts a new one."""
         self._own()
         if (found := self._servers.pop(key, None)) is not None:
             found.stop()
@@ -48,7 +48,7 @@ class Pool:
             self._servers.popitem()[1].stop()
 
     def _own(self) -> None:
-        """A forked process has none of its own yet, and leaves those of its parent alone."""
+        """Forget the servers of the parent in a forked process, and leave them alone."""
         if self._process != os.getpid():
             self._servers.clear()
             self._process = os.getpid()

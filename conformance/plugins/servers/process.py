@@ -1,4 +1,4 @@
-"""A server in a process of its own on a free loopback port: started, awaited, read, ended."""
+"""Starts, awaits, reads and ends a server in its own process, on a free loopback port."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from conformance.plugins.servers.forking import Forked, Watched, host_of
 
 HOST = "127.0.0.1"
 READY_SECONDS = 300.0
-"""How long a server may take until it answers."""
+"""The longest time until a server answers."""
 _LOOK_SECONDS, _ASK_SECONDS, _END_SECONDS = 0.1, 5.0, 10.0
 _TRIES = 3
 _TAIL = 4000  # characters of a log in a message
@@ -30,19 +30,19 @@ _TAKEN = re.compile(r"address already in use|errno 98|errno 48", re.IGNORECASE)
 _LOG = "server.log"
 
 Command = Callable[[Path, int], Sequence[str]]
-"""The command of a server for the folder of a checkpoint and a port."""
+"""Makes the command of a server from a checkpoint's folder and a port."""
 
 
 class ServerError(ModelError):
-    """A server could not be started, does not answer, or has ended; with the end of its log."""
+    """A server did not start, does not answer, or ended; the message has the end of its log."""
 
 
 class ManagedServer:
     """A running server.
 
     Attributes:
-        url: where it answers.
-        folder: a temporary folder for its checkpoint and its log, which goes with it.
+        url: the server's address.
+        folder: a temporary folder for its checkpoint and its log, removed with the server.
     """
 
     def __init__(self, process: Watched | Forked, folder: Path, port: int) -> None:
@@ -56,13 +56,13 @@ class ManagedServer:
         return self._process.poll()
 
     def code_within(self, seconds: float) -> int | None:
-        """The exit code, also of one that ends within so long."""
+        """The exit code, after waiting up to ``seconds``; ``None`` if the server still runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return self.code
 
     def memory(self) -> int | None:
-        """Bytes of memory of the server and all that it started; ``None`` if it has ended."""
+        """Bytes of memory of the server and its child processes; ``None`` if it has ended."""
         try:
             found = psutil.Process(self._process.pid).children(recursive=True)
             return sum(process.memory_info().rss for process in found) or None
@@ -70,13 +70,13 @@ class ManagedServer:
             return None
 
     def log(self) -> str:
-        """All that it wrote so far."""
+        """The server's output so far."""
         with contextlib.suppress(OSError):
             return (self.folder / _LOG).read_text(encoding="utf-8", errors="replace")
         return ""
 
     def stop(self) -> None:
-        """End it with all that it started, and remove its folder. Again: nothing."""
+        """End the server and its child processes and remove its folder; again does nothing."""
         self._process.leave()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS)
@@ -95,15 +95,15 @@ def start(
     seconds: float = READY_SECONDS,
     imported: Sequence[str] = (),
 ) -> ManagedServer:
-    """A server that answers at ``health``, on the checkpoint that ``write`` puts into a folder.
+    """Start a server on the checkpoint that ``write`` writes, and wait until ``health`` answers.
 
     Args:
-        imported: modules that a server imports; where forks are safe, one process imports them for
-            all servers, and ``command`` must be that of a module.
+        imported: modules that a server imports. If forks are safe, one process imports them for
+            all servers, and ``command`` must run a module.
 
     Raises:
-        ServerError: it ended before it answered, could not load the model, or did not answer within
-            ``seconds``.
+        ServerError: the server ended before it answered, could not load the model, or did not
+            answer within ``seconds``.
     """
     folder = Path(tempfile.mkdtemp(prefix="conformance-server-"))
     try:
@@ -121,7 +121,7 @@ def start(
 
 
 def _answers(server: ManagedServer, health: str, seconds: float, *, again: bool) -> bool:
-    """Whether it answers; it may not where it is tried again and its port was taken meanwhile."""
+    """Whether it answers; with ``again``, ``False`` if another program has taken its port."""
     try:
         _await(server, health, seconds)
     except ServerError:
@@ -147,7 +147,7 @@ def _begin(
 ) -> Watched | Forked:
     host = host_of(imported, environment)
     if host is not None and list(command[:2]) == [sys.executable, "-m"]:
-        with contextlib.suppress(OSError):  # it may have ended
+        with contextlib.suppress(OSError):  # the server may have ended
             return host.fork(command[2:], folder, folder / _LOG, environment)
     watchdog = Path(__file__).parent / "watchdog.py"
     return Watched(
@@ -173,7 +173,7 @@ def _await(server: ManagedServer, health: str, seconds: float) -> None:
             status = get(server.url + health, _ASK_SECONDS).status_code
             if status == httpx2.codes.OK:
                 return
-            # What loads the model may have ended in a thread of its own.
+            # The model is loaded in a thread, which may have failed.
             if error := last_traceback(server.log()):
                 raise ServerError(f"the server answers with HTTP {status} at {health}: {error}")
         time.sleep(_LOOK_SECONDS)
@@ -184,7 +184,7 @@ def _await(server: ManagedServer, health: str, seconds: float) -> None:
 
 
 def free_port() -> int:
-    """A port that no program has now."""
+    """A port that no program uses now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -192,7 +192,7 @@ def free_port() -> int:
 
 
 def last_line(log: str) -> str:
-    """The last line of a log that says something."""
+    """The last line of a log that is not empty."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     return lines[-1][-_TAIL:] if lines else "its log is empty"
 
@@ -201,7 +201,7 @@ def last_traceback(log: str, *, aside: tuple[str, ...] = ()) -> str:
     """The last traceback of a log, shortened to its last two places and the exception.
 
     Args:
-        aside: how exceptions begin that do not count.
+        aside: the beginnings of exceptions to ignore.
     """
     found = ""
     for rest in log.split("Traceback (most recent call last):")[1:]:

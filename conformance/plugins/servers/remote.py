@@ -1,4 +1,4 @@
-"""A server that the user named: its models, and the texts of tokens that are known."""
+"""A server at the user's URL: its models, and the known texts of tokens."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from conformance.plugins.servers.english import WORDS
 from conformance.plugins.servers.fields import further, messages
 
 VOCABULARY = 8192
-"""Different texts of tokens that a run may meet."""
+"""The most different texts of tokens in a run."""
 END = VOCABULARY - 1
-"""Stands for each token that an answer lacks when it ended before its limit."""
+"""Replaces each missing token of an answer that ended before its limit."""
 _TOP = 5
 _SECONDS = 120.0
-_LONGEST = 300  # characters of what a server names
+_LONGEST = 300  # characters of a server's names
 
 
 @dataclass
 class Remote:
-    """The server, the texts of tokens that are known, how many requests were made, and answers."""
+    """The server, the known texts of tokens, the number of requests made, and the answers."""
 
     server: NamedServer
     model: str
@@ -41,7 +41,7 @@ class Remote:
         """The number of a token's text.
 
         Raises:
-            Unsupported: there are too many.
+            Unsupported: there are too many texts.
         """
         found = self.texts.setdefault(text, len(self.texts))
         if found >= END:
@@ -49,10 +49,10 @@ class Remote:
         return found
 
     def model_name(self, other: int = 0) -> str:
-        """The server's name for its model, or for another one that it names.
+        """The server's name for its model, or for another of its models.
 
         Raises:
-            Unsupported: it names no other.
+            Unsupported: the server has no other model.
         """
         if not other:
             return self.model
@@ -62,15 +62,15 @@ class Remote:
         return others[other - 1]
 
     def text(self, tokens: Sequence[int]) -> str:
-        """The words of these numbers."""
+        """The text of these tokens."""
         words = list(self.texts)
         return " ".join(words[token] for token in tokens)
 
     def question(self, request: Request, *, streamed: bool) -> Question:
-        """The request as words.
+        """The request as text.
 
         Raises:
-            Unsupported: so many requests were made as the user allows.
+            Unsupported: the user's limit of requests is reached.
         """
         self.made += 1
         if self.server.most is not None and self.made > self.server.most:
@@ -94,7 +94,7 @@ class Remote:
         return Question(request.request_id, body, chat=chat)
 
     def tokens(self, answer: Answer) -> Tokens:
-        """Its words, with the logprobs of an answer whose words are its tokens."""
+        """The answer's words, with logprobs if the words are its tokens."""
         words = answer.text.split()
         said = [entry.get("logprob") for entry in answer.entries]
         known = said if len(said) == len(words) else [None] * len(words)
@@ -102,7 +102,7 @@ class Remote:
 
 
 def models(url: str) -> list[str]:
-    """The names of all models that the server has, of which there is one at least."""
+    """The names of all models that the server has; at least one."""
     try:
         found = get(f"{url}/v1/models", _SECONDS)
         if found.is_redirect:

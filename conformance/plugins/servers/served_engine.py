@@ -1,7 +1,7 @@
 """A server as an engine: requests are questions over HTTP, tokens are read from their answers.
 
-A step gives what came next. Once nothing is open any more, the server is looked at: does it still
-answer, is an answer in one piece the text of one in many, and what do its counts say.
+A step returns the next event. Once no request is open, the server is checked: whether it still
+answers, whether unstreamed answers have the text of streamed ones, and what it counted.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from conformance.plugins.servers.incoming import Incoming
 from conformance.plugins.servers.looking import Look, plain, port_answers
 
 PATIENCE_SECONDS = 60.0
-"""How long nothing may come while requests are open, and how long a plain request may take."""
+"""The longest silence while requests are open, and the longest time for a plain request."""
 BUSY = "busy"
-"""The request of the engine's own that is at work while others arrive."""
+"""The engine's own request, which is at work while others arrive."""
 _MOST_BUSY = 4000  # tokens
 
 
 class ServedEngine(Engine):
-    """What all servers have in common. A subclass says where the server is and what it takes."""
+    """The common part of all servers; a subclass defines the address and the requests."""
 
     patience: ClassVar[float] = PATIENCE_SECONDS
 
@@ -78,45 +78,45 @@ class ServedEngine(Engine):
 
     @abstractmethod
     def tokens(self, answer: Answer) -> Tokens:
-        """Tokens of an answer so far with their logprobs; the last may not be whole yet."""
+        """The answer's tokens so far with their logprobs; the last may be incomplete."""
 
     @classmethod
     def alone(cls, model: Any, request: Request, options: EngineOptions) -> tuple[int, ...] | None:
-        """See ``Engine.alone``: of what only the server knows."""
+        """See ``Engine.alone``: for answers that only the server can give."""
         return ask_alone(cls, model, request, options) if only_the_server(request) else None
 
     def whole_answer(self, request: Request, answer: Answer) -> Tokens:
-        """Tokens of an answer that has ended."""
+        """The tokens of an answer that has ended."""
         found, ended = self.tokens(answer), reason_of(answer) is FinishReason.STOP
         return self.whole(request, found)[0] if ended else found
 
     def failed(self, what: str) -> Exception:
-        """What is raised where a server refuses a right request, with what its log says."""
+        """The error for a server that refuses a valid request, with an excerpt of its log."""
         return ServerFailedError(f"{what}{self._because()}")
 
     @property
     def asking(self) -> Asking:
-        """It sends requests."""
+        """The sender of requests."""
         return self._asking
 
     def memory(self) -> int | None:
-        """Bytes of memory that the server has; ``None`` if they are not known."""
+        """The server's bytes of memory; ``None`` if unknown."""
         return None
 
     def ended(self) -> bool:
-        """Whether the server's process has ended, where that is known."""
+        """Whether the server's process has ended; ``False`` if unknown."""
         return False
 
     def state(self) -> str:
-        """What the server's process or log says of a failure; empty if nothing is known."""
+        """Details of a failure from the server's process or log; empty if nothing is known."""
         return ""
 
     def complaint(self) -> str:
-        """An exception that the server's log has of right requests; empty if there is none."""
+        """An exception in the server's log after valid requests; empty if there is none."""
         return ""
 
     def insert(self, submissions: Sequence[Submission]) -> None:
-        """All are sent at once."""
+        """Send all requests at once."""
         for submission in submissions:
             request = submission.request
             name = request.request_id
@@ -128,7 +128,7 @@ class ServedEngine(Engine):
             self._asking.send(self.question(request, streamed=asked is None or asked.streamed))
 
     def remove(self, request_ids: Sequence[str]) -> None:
-        """Their clients close their connections."""
+        """Close the connections of these requests' clients."""
         self._provoked = True
         for name in request_ids:
             pieces = self._asking.leave(name)
@@ -139,11 +139,11 @@ class ServedEngine(Engine):
         self._incoming.drain(self._stages)
 
     def stages(self) -> Mapping[str, Stage]:
-        """As a client knows them: an answer that has begun is decoded."""
+        """The stages that a client knows: a request whose answer has begun is in decode."""
         return dict(self._stages)
 
     def step(self) -> StepOutput:
-        """What came next, or what a look at the server shows when nothing is open."""
+        """The next event or, when no request is open, the result of a check of the server."""
         if self._hung:
             return StepOutput()
         if not self._open():
@@ -161,7 +161,7 @@ class ServedEngine(Engine):
         return self._output(came)
 
     def probe(self, kind: str) -> ProbeResult:
-        """A malformed request; see ``malformed``."""
+        """Send a malformed request; see ``malformed``."""
         self._provoked = True
         return malformed.probe(self.url, kind, plain("plain", self))
 
@@ -171,7 +171,7 @@ class ServedEngine(Engine):
         return tuple(malformed.KINDS)
 
     def close(self) -> None:
-        """All connections; the server goes on for the next schedule."""
+        """Close all connections; the server keeps running for the next schedule."""
         self._asking.close()
 
     def _open(self) -> set[str]:
@@ -179,7 +179,7 @@ class ServedEngine(Engine):
 
     def _output(self, came: Came) -> StepOutput:
         name, request = came.name, self._requests[came.name]
-        if self._stages[name] is Stage.FINISHED:  # what came later of a garbled answer
+        if self._stages[name] is Stage.FINISHED:  # a later piece of a garbled answer
             return StepOutput()
         self._answers[name] = came.answer
         if came.error:
@@ -187,7 +187,7 @@ class ServedEngine(Engine):
         try:
             found = self.tokens(came.answer)
         except (ValueError, KeyError, TypeError) as error:
-            # What came on time, and as the API has it, may be garbled even so.
+            # An event that is on time and valid by the API may still be garbled.
             self._asking.leave(name)
             return self._refused(replace(came, error=f"garbled: {error}", on_its_way=True))
         processed, waited = {}, list[Claim]()
@@ -196,14 +196,14 @@ class ServedEngine(Engine):
             processed[name] = len(request.prompt)
             waited = self._waited(name, came.answer)
         count = len(found)
-        # The reason of the end may come after the last token, which is held back for it.
+        # The finish reason may come after the last token, which is held back for it.
         found = found if came.ended else found[:-1]
         reason = reason_of(came.answer) if came.ended else None
         if reason is FinishReason.STOP:
             found, reason = self.whole(request, found)
         new = found[self._emitted[name] :]
         self._emitted[name] = len(found)
-        known = not only_the_server(request)  # alone, such have tokens and no logprobs
+        known = not only_the_server(request)  # alone, their answers have tokens and no logprobs
         events = [TokenEvent(name, token, None, said if known else None) for token, said in new]
         if came.ended:
             self._stages[name] = Stage.FINISHED
@@ -216,15 +216,15 @@ class ServedEngine(Engine):
         return StepOutput(tuple(events), processed, reused=reused, claims=claims)
 
     def whole(self, request: Request, found: Tokens) -> tuple[Tokens, FinishReason]:
-        """Tokens of an answer that ended before its limit, with the sequence that it leaves out."""
+        """The tokens of an answer that ended early, with the stop sequence that it leaves out."""
         return [*found, *((token, None) for token in stopped_at(request))], FinishReason.STOP
 
     def counts(self, request: Request, count: int) -> tuple[int | None, int | None]:
-        """Tokens of the prompt and of the answer, where they are known."""
+        """The numbers of tokens of the prompt and of the answer; ``None`` if unknown."""
         return len(request.prompt), count
 
     def _refused(self, came: Came) -> StepOutput:
-        """A right request got no answer, or half of one; a server that has ended is a crash."""
+        """Report a valid request with no or half an answer; raise if the server has ended."""
         if self.ended():
             raise ServerFailedError(f"request {came.name!r}: {came.error}{self._because()}")
         self._stages[came.name] = Stage.FINISHED
@@ -237,16 +237,16 @@ class ServedEngine(Engine):
         )
 
     def _waited(self, name: str, answer: Answer) -> list[Claim]:
-        """How much of the answers at work a request waited for, if there was a slot for it."""
+        """Claims about a request's wait for answers at work, if there was a slot for it."""
         found = self._found_at_work.pop(name)
         room = len(self._open()) + len(self._own) <= self._options.completion_batch_size
-        if not room or only_the_server(self._requests[name]):  # another model has another batch
+        if not room or only_the_server(self._requests[name]):  # another model has its own batch
             return []
         claims = (waited_for(answer, other, self._most(other)) for other in found)
         return [claim for about in claims for claim in about]
 
     def _most(self, name: str) -> int:
-        """The tokens of an answer, if it goes on to its end."""
+        """The number of tokens of an answer that runs to its limit."""
         own = min(_MOST_BUSY, self.longest() - 2)
         return own if name == BUSY else self._requests[name].max_tokens
 
@@ -264,7 +264,7 @@ class ServedEngine(Engine):
         return f" ({state})" if state else ""
 
     def look_after(self) -> Iterator[Claim]:
-        """Once for all that has ended since the last look."""
+        """Check the server once, for all answers that ended since the last check."""
         ended = list(self._answers)[self._looked_at :]
         if not ended and not self._left:
             return
@@ -279,7 +279,7 @@ class ServedEngine(Engine):
         yield from self._look.after(self, pairs)
 
     def _begin_busy(self) -> None:
-        """Send a long request and wait for its first token; it goes on until nothing is open."""
+        """Send a long request and wait for its first token; it runs until no other is open."""
         low, high = self.vocabulary()
         request = Request(BUSY, (high - 1, low), self._most(BUSY))
         self._asking.send(self.question(request, streamed=True))
@@ -296,9 +296,9 @@ class ServedEngine(Engine):
         return found
 
     def longest(self) -> int:
-        """The most tokens of a request with its answer."""
+        """The most tokens of a request and its answer together."""
         return self._given.family.longest or _MOST_BUSY
 
 
 SERVED = frozenset({Capability.SERVED, Capability.STAGES, Capability.LATE_JOIN})
-"""What every server can do."""
+"""The capabilities of every server."""

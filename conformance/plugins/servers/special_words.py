@@ -1,7 +1,7 @@
-"""A served checkpoint whose tokenizer has texts of its own for some token ids.
+"""A served checkpoint whose tokenizer has special texts for some token ids.
 
-So that a tiny model can answer with JSON, with reasoning, or with a call of a tool. Texts are
-joined without blanks, as those of real models are, so that several tokens can be one marker.
+With these a tiny model can answer with JSON, reasoning, or a tool call. As in real models, texts
+are joined without blanks, so several tokens can form one marker.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 from conformance.plugins.servers.asking import Part, PartKind
 
 THINK, TOOL = ("<think>", "</think>"), ("<tool_call>", "</tool_call>")
-# A comment in the template names the format in which the tool is called.
+# A comment in the template names the format of tool calls.
 _FORMAT = "{#- <tool_call> tool_call.name -#}"
 _PLAIN = re.compile(r"t\d+")
 
 
 def rename(folder: Path, words: Sequence[tuple[str, int]]) -> None:
-    """Give the tokens of these ids these texts in the tokenizer's files."""
+    """Set the texts of these token ids in the tokenizer's files."""
     path, config_path = folder / "tokenizer.json", folder / "tokenizer_config.json"
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     vocabulary: dict[str, int] = content["model"]["vocab"]
@@ -40,10 +40,10 @@ def rename(folder: Path, words: Sequence[tuple[str, int]]) -> None:
 
 
 def tokens_of(text: str, words: Sequence[tuple[str, int]]) -> tuple[int, ...]:
-    """The tokens of a text that is joined without blanks.
+    """The tokens of a text whose words are joined without blanks.
 
     Raises:
-        ValueError: it has something that is no word.
+        ValueError: a part of the text is not a word.
     """
     ids = {word.strip(): token for word, token in words}
     special = sorted(ids, key=len, reverse=True)
@@ -62,7 +62,7 @@ def tokens_of(text: str, words: Sequence[tuple[str, int]]) -> tuple[int, ...]:
 
 
 def whole_text(parts: Sequence[Part], markers: Mapping[PartKind, tuple[str, str]]) -> str:
-    """The text of which these parts are, with the markers between them."""
+    """The text from which these parts were read, with the markers between them."""
     text, kind = "", PartKind.TEXT
     for part in parts:
         if part.kind is not kind:
@@ -73,4 +73,4 @@ def whole_text(parts: Sequence[Part], markers: Mapping[PartKind, tuple[str, str]
 
 
 MARKERS: Mapping[PartKind, tuple[str, str]] = {PartKind.REASONING: THINK, PartKind.TOOL: TOOL}
-"""What begins and ends each kind of part."""
+"""The markers before and after each kind of part."""

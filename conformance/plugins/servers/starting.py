@@ -1,7 +1,7 @@
-"""Starts a server of a library with faults or mends in it; runs in the server's own process.
+"""Starts a library's server with faults or mends; runs in the server's own process.
 
-Arguments: a folder for what is counted, how many patches there are, for each its ``module:name``,
-then the server's module and its own arguments. Without patches the module is run as it is.
+Arguments: a folder for the counts, the number of patches, the ``module:name`` of each, then the
+server's module and its own arguments. Without patches the module is run unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from conformance.plugins.servers.planting import InServer, hits_file
 
 
 class NotedHits(Hits):
-    """Counts in a file, too, a byte for each effect: it outlives the process."""
+    """Counts also in a file, a byte for each effect, which outlives the process."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def patch_at(place: str, hits: Hits) -> Patch:
-    """The patch of a fault or a mend at that place, or what is made by the function there."""
+    """The patch at a place: of a fault or a mend, or returned by the function there."""
     module, _, name = place.partition(":")
     found = getattr(importlib.import_module(module), name)
     made: Injection = getattr(found, "inject", None) or getattr(found, "repair", None) or found

@@ -1,7 +1,7 @@
-"""Runs a server, and ends it with all that it started once the other end of stdin is closed.
+"""Runs a server, and ends it with its child processes once the other end of stdin is closed.
 
-Started by its path, without the package: the process that starts it holds the other end, which
-closes however that process ends. Arguments: the file of the server's output, then its command.
+It is started by its path, without the package. The process that starts it holds the other end,
+which closes however that process ends. Arguments: the server's output file, then its command.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SIGNALLED = 128  # plus the signal's number, as shells report it
 
 
 def main() -> None:
-    """Run the command until it or the one that started this has ended."""
+    """Run the command until it ends or the process that started this one has ended."""
     # A Ctrl-C in the terminal is for the process that started this one.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -31,32 +31,32 @@ def main() -> None:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            process_group=0,  # ended as a whole
+            process_group=0,  # so that it can be ended with its child processes
             preexec_fn=functools.partial(_usual, os.getpid()),  # noqa: PLW1509 - there are no threads yet
         )
     threading.Thread(target=_follow, args=(server,), daemon=True).start()
     while sys.stdin.buffer.read(1):
         pass
     server.terminate()
-    time.sleep(_PATIENCE_SECONDS)  # unless it ends before
+    time.sleep(_PATIENCE_SECONDS)  # unless the server ends before
     _end_group(server)
     os._exit(_SIGNALLED + signal.SIGKILL)
 
 
 def _usual(watchdog: int) -> None:
-    """In the server's process: signals as usual, and it ends with this one, on Linux."""
+    """In the server's process: restore signals and, on Linux, end with the watchdog."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     if sys.platform == "linux":
         import ctypes  # noqa: PLC0415
 
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != watchdog:  # it ended before that
+    if os.getppid() != watchdog:  # the watchdog ended before
         os._exit(1)
 
 
 def _follow(server: subprocess.Popen[bytes]) -> None:
-    """End with the server, and what it started with both."""
+    """Wait for the server's end; then end its processes and this one."""
     code = server.wait()
     _end_group(server)
     os._exit(code if code >= 0 else _SIGNALLED - code)

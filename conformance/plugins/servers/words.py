@@ -1,6 +1,6 @@
-"""The words of a served checkpoint: each token id has a text of its own, so texts are token ids.
+"""The words of a served checkpoint: each token id has its own text, so texts can be read as ids.
 
-A tokenizer of such words is as real as any to the server: it is loaded from its files.
+To the server this is an ordinary tokenizer, loaded from files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from conformance.core.errors import ModelError
 
 END = "<|conformance_end|>"
-"""Ends an answer. Its id is one more than the model's vocabulary has, so no answer ends by it."""
+"""The end of an answer. Its id is outside the model's vocabulary, so no answer ends by it."""
 _TEMPLATE = (
     "{%- for message in messages -%}{{- message.content -}}"
     "{%- if not loop.last %} {% endif -%}{%- endfor -%}"
@@ -30,10 +30,10 @@ def text_of(tokens: Sequence[int]) -> str:
 
 
 def tokens_of(text: str) -> tuple[int, ...]:
-    """The tokens of a text. Classes that join pieces without blanks give words without them.
+    """The tokens of a text; some tokenizer classes join words without blanks.
 
     Raises:
-        ValueError: it has something that is no word of ours; names it.
+        ValueError: a part of the text is not one of these words; the message names it.
     """
     for word in text.split():
         if not re.fullmatch(r"(t[0-9]+)+", word):
@@ -44,9 +44,9 @@ def tokens_of(text: str) -> tuple[int, ...]:
 def write_tokenizer(folder: Path, vocab_size: int) -> None:
     """Write a tokenizer of ``vocab_size`` words with a chat template that only joins messages.
 
-    Of some model types transformers takes a class of its own, whatever is written here
-    (tokenization_auto.py:889, as of qwen2). What it reads of a file are added tokens; other text
-    has none there.
+    For some model types transformers uses its own class, whatever is written here
+    (tokenization_auto.py:889, for example for qwen2). That class reads only added tokens from the
+    file and has no tokens for other text.
     """
     words = {f"t{token}": token for token in range(vocab_size)} | {END: vocab_size}
     tokenizer = Tokenizer(WordLevel(words, unk_token="t0"))
@@ -71,7 +71,7 @@ def write_tokenizer(folder: Path, vocab_size: int) -> None:
 
 
 def end_nowhere(folder: Path, vocab_size: int) -> None:
-    """Give a checkpoint's tokenizer, which has words of its own, an end that no answer has."""
+    """Set an end that no answer has in a checkpoint's tokenizer with words of its own."""
     path, config_path = folder / "tokenizer.json", folder / "tokenizer_config.json"
     tokenizer = Tokenizer.from_file(str(path))
     if tokenizer.token_to_id(END) is None:

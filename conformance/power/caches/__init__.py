@@ -1,4 +1,4 @@
-"""Property tests of a library's batch caches: random sequences of verbs, against rows of tokens.
+"""Property tests of a library's batch caches: random sequences of verbs, compared with plain rows.
 
-Here no model is run; what a cache does wrong in a batch of a model is found by the scenarios.
+No model is run here; the scenarios find wrong caches in a model's batch.
 """

@@ -1,4 +1,4 @@
-"""Known defects of cache classes: which finding each explains."""
+"""Known defects of cache classes, and the findings that each explains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conformance.power.caches.discovery import Found
 from conformance.power.caches.finding import WHATS, FindingError
 from conformance.power.caches.sequences import replay
 
-# Below the folder of expectations: a file beside the others would be read as one of theirs.
+# In a subfolder of expectations: in the folder itself it would be read as case expectations.
 OWN = expectations.OWN / "caches" / "known.toml"
 
 
@@ -25,10 +25,10 @@ class CacheDefect(
 
     Attributes:
         cls: globs of ``library.Class``.
-        verb: globs of the verbs at which it shows.
-        what: in what: contents, mask, offset and so on.
-        facts: all that must be true of the cache or of the sequence.
-        play: the sequence of verbs at which it shows, as ``--json`` writes it.
+        verb: globs of the verbs that show the defect.
+        what: the part that is wrong: contents, mask, offset and so on.
+        facts: all facts that must hold for the cache or the sequence.
+        play: a sequence of verbs that shows the defect, in the form of ``--json``.
     """
 
     cls: tuple[str, ...]
@@ -49,7 +49,7 @@ class CacheDefect(
 
     @property
     def played(self) -> str:
-        """The class that its sequence is for."""
+        """The class of the entry's own sequence."""
         return self.play.split(" ", 1)[0]
 
 
@@ -57,7 +57,7 @@ def load_cache_defects(path: Path = OWN) -> tuple[CacheDefect, ...]:
     """The entries for the installed releases.
 
     Raises:
-        ExpectationError: the file is not valid; names the entry.
+        ExpectationError: the file is not valid; the message names the entry.
     """
     found = read_entries(path, CacheDefect)
     for entry in found:
@@ -72,7 +72,7 @@ def explain(defects: tuple[CacheDefect, ...], finding: FindingError) -> str | No
 
 
 def shows(entry: CacheDefect, classes: Sequence[Found], defects: tuple[CacheDefect, ...]) -> bool:
-    """Whether the entry's own sequence still leads to it."""
+    """Whether the entry's own sequence still shows the defect."""
     ids: list[str | None] = []
 
     def judge(finding: FindingError) -> bool:

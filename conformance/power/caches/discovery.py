@@ -50,7 +50,7 @@ MAKERS: dict[str, Maker] = {
     "BatchPoolingCache": lambda module, cls: [Pooling(module, cls)],
     "BatchQuantizedKVCache": lambda module, cls: [Quantized(module, cls)],
     "BatchRotatingKVCache": lambda module, cls: [Rotating(module, cls)],
-    # Keys of 3 bits beside values of 4; sizes that are powers of two, and others, are turned alike.
+    # Keys of 3 bits with values of 4; sizes are rotated alike, whether powers of two or not.
     "BatchTurboQuantKVCache": lambda module, cls: [
         Turbo(module, cls),
         Turbo(module, cls, 3.5, (48, 32)),
@@ -67,7 +67,7 @@ MAKERS: dict[str, Maker] = {
 class Found:
     """A cache class of a library, and the kinds to test it as; none if it has no kind yet.
 
-    A store of tokens has none: it is tested beside plain data.
+    A store of tokens has no kind: it is compared with plain data.
     """
 
     name: str
@@ -76,17 +76,17 @@ class Found:
 
     @property
     def is_store(self) -> bool:
-        """Whether it has no rows, and programs of its own."""
+        """Whether the class is a store, which has no rows and has its own programs."""
         return self.cls.__name__ in STORES
 
     @property
     def covered(self) -> bool:
-        """Whether anything tests it."""
+        """Whether any test covers the class."""
         return bool(self.kinds) or self.is_store
 
 
 def discover(modules: Sequence[str] = MODULES) -> list[Found]:
-    """The batch caches and stores of the installed ones of these modules, sorted by name."""
+    """The batch caches and stores of those modules that are installed, sorted by name."""
     found = []
     for name in modules:
         if importlib.util.find_spec(name.partition(".")[0]) is None:
@@ -100,7 +100,7 @@ def _with_kinds(module: ModuleType, cls: type[Any]) -> Found:
     maker = MAKERS.get(cls.__name__)
     try:
         kinds = tuple(maker(module, cls)) if maker else ()
-    except AttributeError:  # old releases lack a class that its kind is made with
+    except AttributeError:  # old releases lack a class that its kind needs
         kinds = ()
     return Found(f"{module.__name__.partition('.')[0]}.{cls.__name__}", cls, kinds)
 
@@ -120,7 +120,7 @@ _METHODS = (
 
 
 def methods(cls: type[Any]) -> tuple[str, ...]:
-    """Those of the methods of batch caches that the class has."""
+    """The methods of batch caches that the class has."""
     return tuple(name for name in _METHODS if hasattr(cls, name))
 
 

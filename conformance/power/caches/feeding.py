@@ -13,7 +13,7 @@ from conformance.power.caches.tokens import Token
 _MOST = 9
 _JOIN, _LEAVE = 1, 2
 UNFED = 60
-"""From here on the number that chooses how a cache is fed lets rows join before they are fed."""
+"""From this number for the way of feeding on, rows join before they are fed."""
 
 
 class Feeding:
@@ -87,7 +87,7 @@ class Feeding:
     def _left(
         self, rows: list[Row], lengths: list[int], how: int = 0, *, prepared: bool = False
     ) -> tuple[Any, list[Row], str]:
-        """Prompts padded on the left; the padding is given to the constructor or to prepare()."""
+        """Prompts padded on the left; the constructor or prepare() gets the padding."""
         width = max(lengths)
         padding = [width - length for length in lengths]
         cut = len(rows) // 2 if self._kind.has("extend") and how >= UNFED else 0
@@ -108,7 +108,7 @@ class Feeding:
         return cache, rows, text
 
     def _unfed(self, padding: list[int], *, prepared: bool) -> Any:
-        """A cache that knows its padding and holds nothing."""
+        """An empty cache that knows its padding."""
         cache = self._kind.new([0] * len(padding) if prepared else padding)
         if prepared:
             cache.prepare(left_padding=padding)
@@ -120,7 +120,7 @@ class Feeding:
         return cache, rows, f"new, {text or 'nothing'}"
 
     def _merged(self, _: list[Row], lengths: list[int], how: int) -> tuple[Any, list[Row], str]:
-        """Single-stream caches, each with its prompt, merged."""
+        """Single-stream caches, each fed its prompt, and then merged."""
         stream = self._kind.share(self._kind.partner())
         chunk = 1 + how // 4 % 5
         self._note(f"merge single streams of {lengths}")
@@ -145,7 +145,7 @@ class Feeding:
         chunk: int,
         middle: int = 0,
     ) -> tuple[Any, list[Row], str | None]:
-        """prepare(), ragged prompts padded on the right in pieces, finalize()."""
+        """Call prepare(), feed ragged prompts padded on the right in pieces, call finalize()."""
         rows = list(rows)
         wanted = [lengths[index % len(lengths)] % _MOST for index in range(len(rows))]
         if not self._kind.has("prepare") or max(wanted) == 0:

@@ -1,4 +1,4 @@
-"""A difference between a cache and the reference: after which verb, in what, as text."""
+"""Differences between a cache and the reference, with the verb and the part that differs."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ Problems = Iterator[Problem]
 
 
 def at_once(problem: Problem, width: int) -> Problem:
-    """The problem, with the number of tokens that were fed at once."""
+    """The problem, with the number of tokens fed at once added."""
     return Problem(problem.what, f"{problem.text} ({width} at once)")
 
 
 def several(problem: Problem) -> bool:
-    """Whether it was found with several tokens fed at once."""
+    """Whether the problem was found with several tokens fed at once."""
     return re.search(r"\((?!1 )\d+ at once", problem.text) is not None
 
 
 class FindingError(AssertionError):
-    """A cache differs from the reference; with the sequence of verbs that led to it."""
+    """A cache differs from the reference; has the sequence of verbs that shows it."""
 
     def __init__(
         self,
@@ -68,24 +68,24 @@ class FindingError(AssertionError):
         }
 
 
-# In a message what hangs on the sequence that was drawn.
+# Parts of a message that depend on the drawn sequence.
 _DRAWN = re.compile(r"0x[0-9a-f]+|-?\d+(\.\d+)?(e[+-]?\d+)?")
-# Of a list, whose length hangs on it, too, one is kept.
+# Only one entry of a list is kept, because its length depends on the sequence too.
 _REPEATED = re.compile(r"((?:row )?#[@#]*(?: \(written at #\))?)(?:,? *(?:and )?\1(?: more)?)+")
 _MOST = 120
 
 
 def signature(finding: FindingError) -> str:
-    """The same for the same defect, whatever sequence shows it: verb, what differs, how."""
+    """The verb and the difference, equal for all sequences that show the same defect."""
     text = _DRAWN.sub("#", finding.problem.text.partition("\n")[0])
     text = _REPEATED.sub(r"\1", text)[:_MOST]
     return f"{finding.verb}, {finding.problem.what}: {text}"
 
 
-# Takes a finding and says whether it is known.
+# Returns whether a finding is known.
 Judge = Callable[[FindingError], bool]
 HARD = frozenset({"contents", "offset", "error", "returned", "shape", "lengths"})
-"""After one of these the cache is corrupted: later differences mean nothing."""
+"""Differences after which the cache is corrupted, so that later ones mean nothing."""
 
 
 class KnownError(Exception):
@@ -93,7 +93,7 @@ class KnownError(Exception):
 
 
 def raised_at(error: Exception) -> str:
-    """The function and line of the library where it was raised."""
+    """The function and line of the library that raised the error."""
     frames = traceback.extract_tb(error.__traceback__)
     own = Path(__file__).parent
     theirs = [frame for frame in frames if own not in Path(frame.filename).parents]

@@ -1,4 +1,4 @@
-"""Plays a sequence of verbs on a cache and on plain rows, and compares after each."""
+"""Runs a sequence of verbs on a cache and on plain rows, and compares them after each verb."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from conformance.power.caches.verbs import Verbs
 
 
 class Step(NamedTuple):
-    """One verb and the numbers that it takes; a number too large is taken modulo."""
+    """One verb and its numbers; a number that is too large is taken modulo."""
 
     verb: str
     numbers: tuple[int, ...] = ()
@@ -30,7 +30,7 @@ class Harness:
     """One cache, its rows, and the verbs so far."""
 
     def __init__(self, name: str, kind: Kind, dtype: str, *, judge: Judge, number: int = 0) -> None:
-        """``number`` is the index of the kind, where a class has several."""
+        """``number`` is the index of the kind if the class has several."""
         self.name = name
         self._played = [f"{name} {number} {dtype}"]
         self.kind = kind
@@ -46,7 +46,7 @@ class Harness:
         self.steps.append(f"dtype {dtype}")
 
     def play(self, steps: Sequence[Step]) -> None:
-        """Play all verbs in order; those that the class lacks are left out.
+        """Run all verbs in order; verbs that the class lacks are skipped.
 
         Raises:
             FindingError: the first difference that no known defect explains.
@@ -82,7 +82,7 @@ class Harness:
             self.report(Problem("error", f"{type(error).__name__}: {error}{raised_at(error)}"))
 
     def _note(self, text: str) -> str:
-        """Note what the verb does before it is tried, so that a failure can be read."""
+        """Record the verb's text before the verb runs, so that failures are readable."""
         self.steps[-1] = f"extend by a batch: {text}" if self._verb == "extend" else text
         return self.steps[-1]
 
@@ -106,8 +106,8 @@ class Harness:
 
         Args:
             problem: the difference.
-            before: what was true of the cache before it was fed.
-            probed: it was found in a copy or in an extracted row.
+            before: facts about the cache before it was fed.
+            probed: whether it was found in a copy or an extracted row.
         """
         facts = self._facts | before | self._facts_now(problem)
         finding = FindingError(

@@ -1,4 +1,4 @@
-"""What must hold of a cache after each verb."""
+"""Invariants that a cache must have after each verb."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PROBE_STAMP = 245
 
 
 def check(kind: Kind, cache: Any, rows: Sequence[Row], *, dtypes: set[Any]) -> Problems:
-    """Check everything that the cache reports, and what the next queries would see.
+    """Check all that the cache reports, and all that the next queries would see.
 
     Args:
-        kind: of the cache.
-        cache: it is not changed; probes are fed to copies.
-        rows: the tokens that it must hold.
-        dtypes: the dtypes that were fed to it.
+        kind: the kind of the cache.
+        cache: not changed, because probes are fed to copies.
+        rows: the tokens that the cache must hold.
+        dtypes: the dtypes fed to the cache.
     """
     yield from _offsets(kind, cache, rows)
     yield from _sizes(kind, cache, rows)
@@ -73,7 +73,7 @@ def _sizes(kind: Kind, cache: Any, rows: Sequence[Row]) -> Problems:
 
 
 def _inherited_size(cls: type[Any]) -> Any:
-    """The size() of the base class, which means that the size is not known."""
+    """The base class's size(); a class that inherits it does not know its size."""
     return next((base.__dict__["size"] for base in cls.__mro__[-2:] if "size" in vars(base)), None)
 
 

@@ -1,4 +1,4 @@
-"""Stores of tokens, which have no rows: each with programs of its own, beside plain data."""
+"""Stores of tokens, which have no rows: each is compared with plain data in its own programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conformance.power.caches.store_calls import Call, DiffersError, Store, agre
 
 
 class TokenStore:
-    """A row's buffer of tokens, and a list."""
+    """A row's buffer of tokens, compared with a list."""
 
     programs: ClassVar[st.SearchStrategy[tuple[Call, list[Call]]]] = st.tuples(
         call("new", st.integers(0, 9)),
@@ -24,19 +24,19 @@ class TokenStore:
         self._tokens: list[int] = []
 
     def new(self, count: int) -> None:
-        """With so many tokens; 0: made without."""
+        """Make the buffer with ``count`` tokens; 0: without tokens."""
         self._tokens = list(range(100, 100 + count))
         self._buffer = self._cls(list(self._tokens)) if count else self._cls()
 
     def add(self, count: int) -> None:
-        """So many more at once."""
+        """Add ``count`` tokens at once."""
         more = [1000 + len(self._tokens) + n for n in range(count)]
         self._tokens += more
         given = self._buffer.update_and_fetch(mx.array(more, mx.uint32))
         agree("the tokens that it gives", given.tolist(), self._tokens)
 
     def compare(self) -> None:
-        """All that it holds.
+        """Compare all contents.
 
         Raises:
             DiffersError: the first difference.
@@ -52,4 +52,4 @@ STORES: dict[str, type[Store]] = {
     "LRUPromptCache": SequenceStore,
     "TokenBuffer": TokenStore,
 }
-"""By the name of the class that is tested."""
+"""The stores, by the name of the tested class."""

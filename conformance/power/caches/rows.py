@@ -10,7 +10,7 @@ from conformance.power.caches.tokens import PADDING_ROW, Grid, Token
 
 @dataclass
 class Row:
-    """One sequence: all tokens that were fed to it."""
+    """One sequence: all tokens fed to it."""
 
     uid: int
     tokens: list[Token] = field(default_factory=list)
@@ -19,25 +19,25 @@ class Row:
         return len(self.tokens)
 
     def following(self, count: int, stamp: int) -> list[Token]:
-        """The tokens that would come next."""
+        """The next ``count`` tokens."""
         return [Token(self.uid, len(self) + i, stamp) for i in range(count)]
 
     def visible(self, position: int, window: int | None) -> list[Token]:
-        """What the query at ``position`` may see, in order."""
+        """The tokens that the query at ``position`` may see, in order."""
         first = 0 if window is None else max(0, position - window + 1)
         return self.tokens[first : position + 1]
 
 
 @dataclass(frozen=True)
 class Feed:
-    """Columns that are fed to all rows at once; ``rows`` are those before."""
+    """Columns fed to all rows at once; ``rows`` are the rows before."""
 
     rows: Sequence[Row]
     grid: Grid
 
     @property
     def width(self) -> int:
-        """How many columns."""
+        """The number of columns."""
         return len(self.grid[0])
 
     def after(self) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Makes a cache from what is saved of others: by its state, or as prefix caching keeps it."""
+"""Makes a cache from saved contents of others: from a state, or as kept by prefix caching."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# Of the one file; of what is shown beside the tokens.
+# The names of the one file, and of the content next to the tokens.
 _KEY, _EXTRA = 41, 7
 
 
 def reloaded(cache: Any) -> Any:
-    """By ``from_state``; mlx-vlm keeps some of it in a ``meta_state``."""
+    """The cache made by ``from_state``; mlx-vlm keeps a part in ``meta_state``."""
     cls = type(cache)
     if len(inspect.signature(cls.from_state).parameters) > 1:
         return cls.from_state(cache.state, cache.meta_state)
@@ -23,7 +23,7 @@ def reloaded(cache: Any) -> Any:
 
 
 def restored(cache: Any, empty: Any) -> Any:
-    """By setting the state of an empty one."""
+    """The empty cache after its state was set."""
     empty.state = cache.state
     if hasattr(type(empty), "meta_state"):
         empty.meta_state = cache.meta_state
@@ -31,24 +31,24 @@ def restored(cache: Any, empty: Any) -> Any:
 
 
 def keeps(cache: Any) -> bool:
-    """Whether the library has functions by which prefix caching keeps caches."""
+    """Whether the library's prefix caching has functions that keep such a cache."""
     return _adapters(cache) is not None
 
 
 def kept(cache: Any, capacity: int | None) -> Any:
-    """As the library's prefix caching keeps it; ``None`` if it keeps none of that class.
+    """The cache as kept by the library's prefix caching; ``None`` if it keeps none of the class.
 
     Args:
-        capacity: tokens for which there must be room, as for a prompt that goes on.
+        capacity: tokens that must fit in, as for a prompt that continues.
     """
     return _adapters(cache).clone_cache_entry(cache, min_capacity_tokens=capacity, eval_targets=[])
 
 
 def through_file(cache: Any, tokens: int, capacity: int | None) -> Any:
-    """What a server that is started anew finds in the files of one before; ``None`` if nothing.
+    """The cache that a restarted server finds in its predecessor's files; ``None`` if none.
 
     Args:
-        tokens: how many the cache has; the prompt that finds it has one more.
+        tokens: the number of tokens in the cache; the prompt that finds it has one more.
         capacity: as for ``kept``.
     """
     package = type(cache).__module__.partition(".")[0]
@@ -70,11 +70,11 @@ def through_file(cache: Any, tokens: int, capacity: int | None) -> Any:
 
 
 def put_together(caches: Sequence[Any], lengths: Sequence[int]) -> Any:
-    """A batch of what was kept, each of so many tokens; ``None`` if they are not put together."""
+    """A batch of kept caches of these lengths; ``None`` if the library does not join them."""
     return _adapters(caches[0]).merge_cache_entries(list(caches), list(lengths))
 
 
 def _adapters(cache: Any) -> Any:
-    """The module by which mlx-vlm keeps caches; mlx-lm keeps copies."""
+    """The module with which mlx-vlm keeps caches; mlx-lm keeps copies."""
     name = f"{type(cache).__module__.partition('.')[0]}.apc_adapters"
     return importlib.import_module(name) if importlib.util.find_spec(name) else None

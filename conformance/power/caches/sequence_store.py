@@ -1,7 +1,7 @@
-"""A store of kept sequences of caches, and what it must hold.
+"""A store of kept sequences of caches, and its required contents.
 
-All is asked after each call that its users may ask: every prompt that was ever kept, what it
-counts, what it holds.
+After each call, everything that users may ask for is compared: the result for every prompt that was
+ever kept, the counts and the contents.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from conformance.power.caches.store_calls import Call, agree, call
 
 KINDS = ("assistant", "user", "system")
-"""Of kept sequences, from the least valuable."""
+"""Kinds of kept sequences, from the least valuable."""
 _MODELS = ("one", "another")
 
 Tokens = tuple[int, ...]
@@ -31,11 +31,11 @@ _model = st.integers(0, len(_MODELS) - 1)
 
 
 class Kept(NamedTuple):
-    """A sequence that is kept.
+    """A kept sequence.
 
     Attributes:
         cut: whether its caches can be cut at any token.
-        stamp: a number of its own, as another one may have the same tokens.
+        stamp: its own number, as another sequence may have the same tokens.
     """
 
     kind: str
@@ -46,7 +46,7 @@ class Kept(NamedTuple):
 
 @dataclass
 class PlainStore:
-    """What a store of sequences must hold, the oldest first."""
+    """The required contents of a store of sequences, the oldest first."""
 
     most: int
     most_bytes: int | None
@@ -54,11 +54,11 @@ class PlainStore:
 
     @property
     def nbytes(self) -> int:
-        """Of all sequences."""
+        """The bytes of all sequences."""
         return sum(one.nbytes for one in self.held.values())
 
     def insert(self, key: Key, new: Kept) -> None:
-        """The newest; it takes the place of its own prefixes if its caches can be cut."""
+        """Add the newest sequence; it replaces its own prefixes if its caches can be cut."""
         model, tokens = key
         self.held.pop(key, None)
         self.held[key] = new
@@ -71,21 +71,21 @@ class PlainStore:
             self.bound(nbytes=self.most_bytes)
 
     def bound(self, *, number: int | None = None, nbytes: int | None = None) -> None:
-        """Give up sequences until no more are left than that."""
+        """Evict sequences until the bounds are met."""
         while number is not None and len(self.held) > number:
             self._give_up()
         while nbytes is not None and self.nbytes > nbytes:
             self._give_up()
 
     def _give_up(self) -> None:
-        """The oldest of the first kind with as many as the next one."""
+        """Evict the oldest sequence of the first kind with at least as many as the next kind."""
         of = {kind: [k for k, v in self.held.items() if v.kind == kind] for kind in KINDS}
         pairs = pairwise(KINDS)
         enough = (kind for kind, up in pairs if of[kind] and len(of[kind]) >= len(of[up]))
         del self.held[of[next(enough, KINDS[-1])][0]]
 
     def found(self, key: Key) -> Iterator[tuple[int, Kept | None]]:
-        """How many tokens of a prompt may be found, and of what; alternatives are equally good."""
+        """Pairs, each right: how many tokens of a prompt may be found, and in which sequence."""
         model, prompt = key
         if key in self.held:
             yield len(prompt), self.held[key]
@@ -101,7 +101,7 @@ class PlainStore:
             if all(one.cut for one in nearest):
                 return
         yield len(whole), own.get(whole)
-        if len(whole) == 1:  # not looked for (mlx_lm/models/cache.py:1578): computed anew, no more
+        if len(whole) == 1:  # not looked up (mlx_lm/models/cache.py:1578), only computed again
             yield 0, None
 
 
@@ -111,16 +111,16 @@ def _common(one: Tokens, other: Tokens) -> int:
 
 
 class SequenceStore:
-    """A store of sequences and what it must hold.
+    """A store of sequences and its required contents.
 
-    ``insert`` keeps one, ``number`` and ``bytes`` bound all, ``fetch`` asks for a prompt.
+    ``insert`` keeps a sequence, ``number`` and ``bytes`` bound all, ``fetch`` looks up a prompt.
     """
 
     programs: ClassVar[st.SearchStrategy[tuple[Call, list[Call]]]] = st.tuples(
         call("new", st.integers(1, 4), st.integers(0, 9)),
         st.lists(
             st.one_of(
-                # Drawn more often than the others: without sequences there is nothing to see.
+                # Drawn more often than the others: an empty store shows nothing.
                 *(
                     call("insert", _model, st.integers(0, 2), st.integers(0, 2), _tokens)
                     for _ in range(4)
@@ -141,42 +141,42 @@ class SequenceStore:
         self._stamp = 0
 
     def new(self, most: int, columns: int) -> None:
-        """For so many sequences, and the bytes of so many columns; 0: of any."""
+        """Make a store for ``most`` sequences and the bytes of ``columns``; 0: any number."""
         one = self._made((0,), cut=True)[0].nbytes
         limit = {"max_bytes": one * columns // 2} if columns else {}
         self._store = self._cls(most, **limit)
         self._plain = PlainStore(most, limit.get("max_bytes"))
 
     def insert(self, model: int, kind: int, whole: int, tokens: Sequence[int]) -> None:
-        """Keep a sequence; a third of them can't be cut, but those of one token can."""
+        """Keep a sequence; a third cannot be cut, except sequences of one token."""
         self._stamp += 1
         key = (_MODELS[model], tuple(tokens))
         cut = whole > 0 or len(tokens) == 1
         caches = self._made(key[1], cut=cut)
         nbytes = sum(cache.nbytes for cache in caches)
-        # An answer's kind is left out: it is the default.
+        # The kind of an answer is omitted, as it is the default.
         named = {"cache_type": KINDS[kind]} if kind else {}
         self._store.insert_cache(key[0], list(key[1]), caches, **named)
         self._plain.insert(key, Kept(KINDS[kind], nbytes, cut, self._stamp))
         self._asked[key] = None
 
     def number(self, most: int) -> None:
-        """Keep so many; fewer than none is none."""
+        """Keep at most ``most`` sequences; negative numbers mean none."""
         self._store.trim_to(n_sequences=most)
         self._plain.bound(number=max(0, most))
 
     def bytes(self, quarters: int) -> None:
-        """Keep so many quarters of the bytes that are kept."""
+        """Keep at most this many quarters of the current bytes."""
         most = self._plain.nbytes * quarters // 4
         self._store.trim_to(n_bytes=most)
         self._plain.bound(nbytes=max(0, most))
 
     def fetch(self, model: int, tokens: Sequence[int]) -> None:
-        """Ask for a prompt, now and after each later call."""
+        """Look up a prompt, now and after each later call."""
         self._asked[_MODELS[model], tuple(tokens)] = None
 
     def compare(self) -> None:
-        """Ask for everything.
+        """Compare everything.
 
         Raises:
             DiffersError: the first difference.
@@ -199,7 +199,7 @@ class SequenceStore:
         said = self._read(caches, prompt[:count])
         right = [_content(n, one) for n, one in self._plain.found(key)]
         agree(f"found of {prompt} of model {model}", said, said if said in right else right[0])
-        if caches:  # what is found is a copy: what decodes with it must not change what is kept
+        if caches:  # the result is a copy: decoding with it must not change the store
             caches[0].update_and_fetch(*_columns([9], 0))
 
     def _made(self, tokens: Tokens, *, cut: bool) -> list[Any]:
@@ -213,7 +213,7 @@ class SequenceStore:
 
     @staticmethod
     def _read(caches: Any, tokens: Tokens) -> tuple[object, ...]:
-        """How many tokens caches hold, of which stamp, and whether they are those."""
+        """The number of tokens in caches, their stamp, and whether they are the right tokens."""
         if caches is None:
             return (0, None)
         keys, values = (np.array(a) for a in caches[0].state[:2])

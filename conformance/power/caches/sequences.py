@@ -1,4 +1,4 @@
-"""Generates sequences of verbs with Hypothesis, and shrinks those that find a defect."""
+"""Generates sequences of verbs with Hypothesis, and shrinks the ones that find a defect."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from conformance.power.caches.plain_stores import STORES
 from conformance.power.caches.store_calls import Call, play_store
 
 _LEAST_STEPS, _MOST_STEPS = 4, 7
-# The caches grow by this many columns, so that growth happens within few tokens.
+# Caches grow by this many columns, so that growth happens within few tokens.
 _STEP = 4
-# The dtype of what is played always: others than that of zeros made without one.
+# The dtype of the fixed sequences: not the default dtype of zeros.
 _SMALL = "bfloat16"
 
 Known = Callable[[FindingError], str | None]
@@ -54,7 +54,7 @@ _STEPS = st.one_of(
     _step("filter", st.lists(_number, min_size=1, max_size=4)),
     _step("extend", st.integers(0, 2), _how, _lengths),
     _step("prefill", _number, _number, _lengths),
-    # With rows that join in between.
+    # With rows that join in between prepare and finalize.
     _step("prefill", _number, st.sampled_from([1, 4, 7]), _lengths),
     _step("extract", _number),
     _step("merge", st.integers(0, 8)),
@@ -71,8 +71,8 @@ _PROGRAMS = st.tuples(
 )
 
 
-# What is drawn too seldom, each played first: batches that were not fed, on either side of extend;
-# rings that are full, alone and with others; rows, or the room of batches, one column apart.
+# Sequences that are drawn too seldom, and so are run first: unfed batches on either side of extend;
+# full rings, alone and with others; rows, or the capacity of batches, one column apart.
 _RARE = (
     "new 0 0; extend 0 0 3 5; decode 1; extract 0",
     "new 3 4 2; extend 0 0 0 0; decode 2; filter 1 2",
@@ -88,14 +88,14 @@ _RARE = (
 
 @dataclass
 class Outcome:
-    """What the sequences on one class found.
+    """The findings of all sequences on one class.
 
     Attributes:
-        name: of the class.
-        verbs: how often each was played.
-        sequences: how many were played.
-        failure: the unknown difference, by its shortest sequence.
-        known: for each known defect that was found, its shortest sequence.
+        name: the class's name.
+        verbs: how often each verb was run.
+        sequences: the number of sequences that were run.
+        failure: the unknown difference, with its shortest sequence.
+        known: for each known defect found, its shortest sequence.
     """
 
     name: str
@@ -113,14 +113,14 @@ def nothing_known(_: FindingError) -> str | None:
 def explore(
     found: Found, *, examples: int, seed: int = 0, known: Known = nothing_known, shrink: bool = True
 ) -> Outcome:
-    """Play random sequences on the class as each of its kinds, until one finds an unknown defect.
+    """Run random sequences on the class as each of its kinds until one finds an unknown defect.
 
     Args:
         found: the class.
-        examples: how many sequences, over all kinds.
-        seed: same seed, same sequences.
-        known: gives the id of a known defect that explains a finding.
-        shrink: look for the shortest sequence.
+        examples: the number of sequences, over all kinds.
+        seed: the same seed gives the same sequences.
+        known: returns the id of a known defect that explains a finding.
+        shrink: whether to look for the shortest sequence.
     """
     outcome = Outcome(found.name)
 
@@ -164,7 +164,7 @@ def _attempts(
     seed: int,
     shrink: bool,
 ) -> Callable[[], None]:
-    """Plays all sequences on one kind."""
+    """Run all sequences on one kind."""
 
     @hypothesis.seed(seed)
     @_drawing(examples, shrink=shrink)
@@ -196,7 +196,7 @@ def _drawing(examples: int, *, shrink: bool) -> settings:
 def _of_store(
     found: Found, outcome: Outcome, *, examples: int, seed: int, shrink: bool
 ) -> FindingError | None:
-    """How a store of tokens differs from plain data; ``None`` if it does not."""
+    """The difference of a store of tokens from plain data; ``None`` if they agree."""
     make = STORES[found.cls.__name__]
 
     @hypothesis.seed(seed)
@@ -215,7 +215,7 @@ def _of_store(
 
 
 def replay(play: str, classes: Sequence[Found], judge: Judge) -> None:
-    """Play one sequence again, as a finding or an entry gives it.
+    """Rerun one sequence of a finding or an entry.
 
     Raises:
         FindingError: the first difference that ``judge`` does not know.
@@ -233,7 +233,7 @@ def _read(steps: Sequence[str]) -> list[Step]:
 
 @contextmanager
 def small_steps(cls: type[Any]) -> Iterator[None]:
-    """Let the caches of that class's module grow by few columns at a time."""
+    """Let the caches of the class's module grow by few columns at a time."""
     module = sys.modules[cls.__module__]
     places = [
         (one, name, vars(one)[name])

@@ -1,4 +1,4 @@
-"""Calls of stores of tokens, drawn and played beside plain data."""
+"""Calls of stores of tokens, drawn at random and compared with plain data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Call = tuple[str, tuple[Any, ...]]
 
 
 def call(name: str, *numbers: st.SearchStrategy[Any]) -> st.SearchStrategy[Call]:
-    """Calls of that name, with what it takes."""
+    """Calls of this name with drawn numbers."""
     return st.tuples(st.just(name), st.tuples(*numbers))
 
 
@@ -27,13 +27,13 @@ class DiffersError(AssertionError):
 
 
 def agree(what: str, said: object, right: object) -> None:
-    """Raise ``DiffersError`` if the store says something else than plain data."""
+    """Raise ``DiffersError`` if the store's value differs from plain data."""
     if said != right:
         raise DiffersError("returned", f"{what}: {said}, where {right} is right")
 
 
 class Store(Protocol):
-    """A store that is made of its class, and the programs to draw for it."""
+    """A store made from its class, and the programs to draw for it."""
 
     programs: ClassVar[st.SearchStrategy[tuple[Call, list[Call]]]]
 

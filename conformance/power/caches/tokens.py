@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float32]
-Roundtrip = Any  # an array as a lossy cache gives it back
+Roundtrip = Any  # an array after a lossy cache has stored it
 
 PADDING_ROW = 239
 # bfloat16 holds integers up to 256.
@@ -18,7 +18,7 @@ _NEAR = 1e-2
 
 
 class Token(NamedTuple):
-    """One column of a row; after a trim a position is written again with another stamp."""
+    """One column of a row; after a trim, a position is written again with a new stamp."""
 
     row: int
     position: int
@@ -41,11 +41,11 @@ def coded(grid: Grid, *, heads: int, size: int, which: int, scaled: bool = False
     """Vectors of all tokens, ``[row, head, column, size]``: small integers, never a zero.
 
     Args:
-        grid: the tokens of each row, all rows of one length.
-        heads: how many heads; each has vectors of its own.
-        size: of a vector.
-        which: 0 for keys, 1 for values and so on: a token has different vectors in each.
-        scaled: times powers of two, so that groups of a quantized cache differ in scale.
+        grid: the tokens of each row; all rows have one length.
+        heads: the number of heads; each has its own vectors.
+        size: the size of a vector.
+        which: 0 for keys, 1 for values and so on; a token has different vectors in each.
+        scaled: whether to multiply by powers of two, so that quantized groups differ in scale.
     """
     fields = np.array(grid, dtype=np.int64).reshape(len(grid), 1, -1, 1, 3)
     row, position, stamp = fields[..., 0], fields[..., 1], fields[..., 2]
@@ -68,17 +68,17 @@ def _hashed(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
 
 
 class TokenIndex:
-    """Finds the token that a vector was made of."""
+    """Finds the token of a vector."""
 
     def __init__(self, roundtrips: Sequence[Roundtrip] = (), *, near: bool = False) -> None:
-        """With ``near`` the closest vector counts, for codecs whose rounding varies."""
+        """``near`` takes the closest vector, for codecs whose rounding varies."""
         self._roundtrips = roundtrips
         self._near = near
         self._exact: dict[tuple[int, int, bytes], Token] = {}
         self._vectors: dict[tuple[int, int], tuple[list[Token], list[Array]]] = {}
 
     def add(self, grid: Grid, vectors: Array, which: int) -> None:
-        """Add the vectors of these tokens, as the cache gives them back."""
+        """Add the vectors of these tokens, in the form that the cache returns."""
         back = self._roundtrips[which](vectors) if self._roundtrips else vectors
         back = np.ascontiguousarray(back, dtype=np.float32)
         for row, tokens in enumerate(grid):
@@ -93,7 +93,7 @@ class TokenIndex:
                         self._exact[which, head, vector.tobytes()] = token
 
     def read(self, vectors: Array, which: int) -> list[Token | None]:
-        """The token of each column of ``[head, column, size]``; ``None``: of none or several."""
+        """The token of each column of ``[head, column, size]``; ``None`` unless one matches."""
         per_head = [
             self._read(np.ascontiguousarray(vectors[head]), which, head)
             for head in range(vectors.shape[0])

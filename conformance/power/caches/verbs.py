@@ -1,4 +1,4 @@
-"""The verbs of a cache, each played on the cache and on its rows."""
+"""The verbs of a cache, each run on the cache and on its rows."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ Report = Callable[..., None]
 
 
 class Verbs:
-    """One cache and its rows. Each verb returns what it did as text, ``None`` if nothing.
+    """One cache and its rows. Each verb returns a text of its action, ``None`` if it did nothing.
 
     Attributes:
-        cache: under test; ``None`` before ``new``.
-        rows: the tokens that it must hold.
-        dtypes: those of all contents so far.
+        cache: the cache under test; ``None`` before ``new``.
+        rows: the tokens that the cache must hold.
+        dtypes: the dtypes of all contents so far.
     """
 
     def __init__(self, kind: Kind, report: Report, note: Callable[[str], str]) -> None:
-        """``report`` takes problems, ``note`` the text of a verb before it is tried."""
+        """``report`` gets problems, and ``note`` a verb's text before the verb runs."""
         self._kind = kind
         self._report = report
         self._note = note
@@ -61,7 +61,7 @@ class Verbs:
         return text
 
     def nothing(self) -> None:
-        """Do nothing: what shrinking replaces verbs by."""
+        """Do nothing; shrinking replaces verbs with this one."""
 
     def decode(self, steps: int) -> str:
         """Feed one token to each row, a few times."""
@@ -86,7 +86,7 @@ class Verbs:
         return text
 
     def filter(self, *picks: int) -> str | None:
-        """Keep some rows, in that order."""
+        """Keep some rows, in the order of ``picks``."""
         kept = list(dict.fromkeys(pick % len(self.rows) for pick in picks))
         if not self._kind.has("filter") or not kept or self._kind.single:
             return None
@@ -110,7 +110,7 @@ class Verbs:
         return text
 
     def extract(self, index: int) -> str | None:
-        """Extract one row and check it; the batch stays as it is."""
+        """Extract one row and check it; the batch does not change."""
         if not self._kind.has("extract"):
             return None
         text = self._note(f"extract slot {index % len(self.rows)}")
@@ -147,11 +147,11 @@ class Verbs:
         return f"{text}, extract slot 0"
 
     def keep(self, room: int, file: int = 0) -> str | None:
-        """Keep each row as prefix caching does, and put a batch together of what is kept.
+        """Keep each row like prefix caching, and build a batch from the kept rows.
 
         Args:
-            room: for so many more tokens.
-            file: odd: what is kept is written to a file, and read again.
+            room: room for this many more tokens.
+            file: if odd, kept rows are written to a file and read again.
         """
         if not keeps(self.cache) or not (self._kind.single or self._kind.has("extract")):
             return None
@@ -159,7 +159,7 @@ class Verbs:
         text = self._note(f"each row kept{where}, with room for {room % 9} more, and put together")
         stream = self._kind if self._kind.single else self._kind.share(self._kind.partner())
         count = len(self.rows)
-        # A batch that can be asked is kept as it is if it has one row, and else not at all.
+        # A batch with this method is kept unchanged if it has one row, and else not at all.
         asked = self._kind.has("is_single_row") and not self._kind.single
         if asked and count > 1 and kept(self.cache, None) is not None:
             self._report(Problem("returned", f"{count} rows are kept as one"))
@@ -176,7 +176,7 @@ class Verbs:
             ]
             if any(copy is None for copy in copies):
                 return None
-        # Of a row without tokens an empty cache of what a model makes may be kept.
+        # For a row without tokens, a model's own empty cache may be kept.
         cold = [
             not row.tokens and type(copied) is not stream.cls and copied.empty()
             for copied, row in zip(copies, self.rows, strict=True)

@@ -1,4 +1,4 @@
-"""Functions that need no model, held to their definitions: ``conformance audit functions``.
+"""Checks functions that need no model against definitions: ``conformance audit functions``.
 
 The properties themselves are in ``power/properties/``, their base in ``core/properties.py``.
 """

@@ -1,4 +1,4 @@
-"""Known defects of functions: which property's difference each explains."""
+"""Known defects of functions, and the differences of properties that each explains."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from conformance.checks.expectations import loading as expectations
 from conformance.checks.expectations.entry_tables import Entry, read_entries
 
-# Below the folder of expectations: a file beside the others would be read as one of theirs.
+# In a subfolder of expectations: in the folder itself it would be read as case expectations.
 OWN = expectations.OWN / "functions" / "known.toml"
 
 
@@ -16,8 +16,8 @@ class FunctionDefect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """One known defect of a function.
 
     Attributes:
-        library: whose function has it.
-        property: the property that shows it; empty if only the script does.
+        library: the library of the function.
+        property: the property that shows the defect; empty if only the script does.
     """
 
     library: str
@@ -33,6 +33,6 @@ def load_function_defects(path: Path = OWN) -> tuple[FunctionDefect, ...]:
     """The entries for the installed releases.
 
     Raises:
-        ExpectationError: the file is not valid; names the entry.
+        ExpectationError: the file is not valid; the message names the entry.
     """
     return tuple(entry for entry in read_entries(path, FunctionDefect) if entry.active())

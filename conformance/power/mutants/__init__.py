@@ -1,4 +1,4 @@
-"""Mutation testing of the installed libraries: small changes of their code that checks must detect.
+"""Mutation testing of the installed libraries: small changes to their code that checks must detect.
 
-Mutants are made by the operators of a library; ``power/mutation/`` has historic defects instead.
+The operators of a mutation library make the mutants; historic defects are in ``power/mutation/``.
 """

@@ -1,7 +1,7 @@
 """Tries mutants of cache classes in random sequences of the caches' methods: ``audit caches``.
 
-A generator calls a cache in few ways, and masks hide what it never reads. Beside plain rows each
-method is called in any order, and all that a cache holds and says is compared.
+A generator calls a cache in few ways, and masks hide the contents that it never reads. Here each
+method is called in any order, and all contents and reports are compared with plain rows.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from conformance.power.mutants.reach import Place
 from conformance.report.mutants import Mutant, MutantKill
 
 CASE = "conformance audit caches"
-"""What stands for a case in the results."""
-# Sequences of each class: twice what the command plays by default; less of one that is slow.
+"""The name used in place of a case in the results."""
+# Sequences for each class: twice the command's default; fewer for a slow class.
 _EXAMPLES, _SLOW_EXAMPLES = 160, 30
 _SLOW = "BatchTurboQuantKVCache"
 _SECONDS = 20.0
-# Files that all caches of a library use: for masks, and to be kept.
+# Files that all caches of a library use: masks, and keeping caches.
 _SHARED = ("models/base.py", "apc_adapters.py")
-# Called by a class alone that has no function of that name.
+# Called only by classes without a function of this name.
 _WITHIN = {"PromptTrie": "LRUPromptCache"}
-# What keeps them in files.
+# The code that keeps caches in files.
 _FILES = "DiskBlockStore."
 
-# Called before each class: a place that stands for it, whether the mutant is in.
+# Called before each class with a place that represents it, and whether the mutant is in.
 Announce = Callable[[Place, bool], None]
 
 
 class CacheTrials:
-    """Plays the caches that a mutant may change; which are right without it is kept."""
+    """Runs the caches that a mutant may change; remembers which are right without it."""
 
     def __init__(self, announce: Announce) -> None:
         self._announce = announce
@@ -44,7 +44,7 @@ class CacheTrials:
         self._right: dict[str, bool] = {}
 
     def kill(self, mutant: Mutant, put_in: PutIn) -> MutantKill | None:
-        """How a cache class differs with the mutant; ``None`` if none does."""
+        """The difference of a cache class with the mutant; ``None`` if no class differs."""
         for found in classes_for(mutant, self._all):
             place = Place(CASE, found.name, _SECONDS, good=True)
             if found.name not in self._right:
@@ -60,7 +60,7 @@ class CacheTrials:
         return None
 
     def _problem(self, found: Found) -> str:
-        """What of a class is wrong and not known, or known and not there; empty if nothing."""
+        """An unknown difference of a class, or a known one that is missing; empty if none."""
         known = partial(explain, self._defects)
         try:
             examples = _SLOW_EXAMPLES if found.cls.__name__ == _SLOW else _EXAMPLES
@@ -75,9 +75,9 @@ class CacheTrials:
 
 
 def classes_for(mutant: Mutant, classes: Sequence[Found]) -> Iterator[Found]:
-    """The classes that may run the mutant's code: its own, those derived from it, else all.
+    """The classes that may run the mutant's code: its own class, subclasses, else all.
 
-    Of a function that belongs to none of them, such as one of masks or of a codec, all of its file.
+    For a function outside of classes, such as of masks or a codec, these are all of its file.
     """
     library, _, rest = mutant.module.partition("/")
     shared = rest in _SHARED or mutant.function.startswith(_FILES)
@@ -90,5 +90,5 @@ def classes_for(mutant: Mutant, classes: Sequence[Found]) -> Iterator[Found]:
     name = mutant.function.partition(".")[0]
     name = _WITHIN.get(name, name)
     of_class = [found for found in own if any(c.__name__ == name for c in found.cls.__mro__)]
-    # A store calls functions for single streams' caches, such as those that cut them.
+    # A store calls functions on single-stream caches, for example to cut them.
     yield from of_class or own

@@ -1,4 +1,4 @@
-"""Which mutants are tried, and in which order the schedules that reach one are played."""
+"""Chooses the mutants to try, and the order of the schedules that reach each of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from conformance.power.mutants.reach import Place, Reached
 from conformance.report.mutants import Mutant
 
-# So many cases of one family are played before another family is loaded.
+# The number of cases of one family that are run before the next family is loaded.
 _FIRST = 6
 
 
@@ -18,10 +18,10 @@ class Task(msgspec.Struct, frozen=True):
     """A mutant to try.
 
     Attributes:
-        places: that are played, in this order, until one detects it.
-        reaching: how many schedules run it.
-        shared: the families whose single streams run it, too.
-        unplayed: cases that reach it and of which ``places`` has no schedule.
+        places: the places to run, in this order, until one detects it.
+        reaching: the number of schedules that run it.
+        shared: the families whose single streams also run it.
+        unplayed: cases that reach it but have no schedule in ``places``.
     """
 
     library: str
@@ -33,10 +33,10 @@ class Task(msgspec.Struct, frozen=True):
 
 
 def task_for(library: str, mutant: Mutant, reached: Reached, *, most: int) -> Task:
-    """What to play with a mutant.
+    """The task for a mutant.
 
     Args:
-        most: schedules that are played at most.
+        most: the most schedules to run.
     """
     ordered = in_order(reached.places)
     kept = ordered[:most]
@@ -46,10 +46,10 @@ def task_for(library: str, mutant: Mutant, reached: Reached, *, most: int) -> Ta
 
 
 def in_order(places: Iterable[Place]) -> tuple[Place, ...]:
-    """First what is cheap, then every schedule once, then each case once, then all others.
+    """Cheap places first, then every schedule once, then each case once, then all others.
 
-    Schedules of one name run the same code in most families: another family comes after another
-    schedule. One that is wrong without a mutant shows less, and comes after those that are right.
+    Schedules of one name run the same code in most families, so other schedules come before other
+    families. Places that are wrong without a mutant show less, and come after the right ones.
     """
     by_cost = sorted(places, key=lambda p: (not p.good, p.seconds, p.case, p.schedule))
     cases = _first_of_each(by_cost, lambda place: place.case)
@@ -57,7 +57,7 @@ def in_order(places: Iterable[Place]) -> tuple[Place, ...]:
     quick = [place for place in cases if place.id.family == family][:_FIRST]
     played = {_name(place) for place in quick}
     named = _first_of_each((p for p in by_cost if _name(p) not in played), _name)
-    # Those of a family one after another: its model stays loaded.
+    # Places of a family follow each other, so that its model stays loaded.
     families = list(dict.fromkeys(place.id.family for place in named))
     blocks = [place for family in families for place in named if place.id.family == family]
     first = dict.fromkeys((*quick, *blocks, *cases))
@@ -65,7 +65,7 @@ def in_order(places: Iterable[Place]) -> tuple[Place, ...]:
 
 
 def _name(place: Place) -> tuple[str, ...]:
-    """What a schedule is called, of whichever family."""
+    """The name of a schedule, whatever its family."""
     case = place.id
     return (case.engine, case.scenario, case.dtype, place.schedule)
 
@@ -80,10 +80,10 @@ def _first_of_each(places: Iterable[Place], kind: Callable[[Place], Hashable]) -
 def sample(
     mutants: Sequence[Mutant], number: int | None, seed: int, reached: Callable[[Mutant], bool]
 ) -> tuple[Mutant, ...]:
-    """Mutants drawn evenly until so many of them are reached; all of them for ``None``.
+    """Mutants drawn evenly until ``number`` of them are reached; all of them for ``None``.
 
-    Those that are drawn and not reached come with them. The same seed gives the same ones as long
-    as the mutants and what is reached are the same.
+    Drawn mutants that are not reached are included. The same seed gives the same sample as long as
+    the mutants and the reached ones are the same.
     """
     if number is None:
         return tuple(mutants)

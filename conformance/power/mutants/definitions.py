@@ -1,4 +1,4 @@
-"""Mutants of what is computed where it is defined: defaults of functions, and constants."""
+"""Mutants of values that are computed at their definition: defaults of functions, constants."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from conformance.power.mutants.live_changes import (
 )
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-# The value of a default with a mutant; given how it is written, and the value without one.
+# Returns a default's mutated value from its expression and its value without a mutant.
 _Value = Callable[[ast.expr, Any], Any]
 
 
 class Unread:
-    """Stands for a value that nothing reads: whatever is done with it fails."""
+    """Replaces a value that nothing should read: any use of it fails."""
 
     def __bool__(self) -> bool:
         raise TypeError(_READ)
@@ -45,7 +45,7 @@ _READ = "this value is read"
 
 
 def with_reads_by_identity(text: str) -> ast.Module:
-    """The module in which ``x is None`` reads ``x``, too: ``(x.__class__, x is None)[1]``."""
+    """The module in which ``x is None`` also reads ``x``: ``(x.__class__, x is None)[1]``."""
     tree = ast.parse(text)
     _ReadByIdentity().visit(tree)
     return ast.fix_missing_locations(tree)
@@ -68,10 +68,10 @@ def default_changes(
     """The defaults of a function that differ between two sources of its module.
 
     Args:
-        unread: instead of what they become, each is a value that fails where it is read.
+        unread: replace each by a value that fails when it is read, not by the mutated value.
 
     Raises:
-        InvalidMutantError: the function is not there, or a default cannot be computed.
+        InvalidMutantError: the function is missing, or a default cannot be computed.
     """
     old, new = _function(right, name), _function(wrong, name)
     if old is None or new is None:
@@ -94,14 +94,14 @@ def constant_changes(
 ) -> Iterator[Change]:
     """The constants of a class, or of the module, that differ between two sources of the module.
 
-    Of a module also where others imported them, and where they are defaults of functions.
+    Constants of a module include other modules' imports of them, and defaults of functions.
 
     Args:
-        name: of the class; empty for the module.
-        unread: instead of what they become, each is a value that fails where it is read.
+        name: the class's name; empty for the module.
+        unread: replace each by a value that fails when it is read, not by the mutated value.
 
     Raises:
-        InvalidMutantError: the class is not there, or a constant cannot be computed.
+        InvalidMutantError: the class is missing, or a constant cannot be computed.
     """
     owner: Any = module
     for part in filter(None, name.split(".")):
@@ -124,10 +124,10 @@ def constant_changes(
 
 
 def value_of(node: ast.expr, module: ModuleType) -> Any:
-    """What an expression gives in a module.
+    """The value of an expression in a module.
 
     Raises:
-        InvalidMutantError: it raises.
+        InvalidMutantError: evaluating it raises an error.
     """
     code = compile(ast.fix_missing_locations(ast.Expression(node)), str(module.__file__), "eval")
     try:
@@ -158,7 +158,7 @@ def _where_default(module: ModuleType, key: str, new: Any) -> Iterator[Change]:
 
 
 def _of_function(function: FunctionType, node: _Function, value: _Value) -> Iterator[Change]:
-    """The changes of a function's defaults; none where each is as before."""
+    """The changes of a function's defaults; none if all are unchanged."""
     given, named = function.__defaults__ or (), function.__kwdefaults__ or {}
     if len(given) == len(node.args.defaults):
         values = tuple(map(value, node.args.defaults, given))
@@ -172,7 +172,7 @@ def _of_function(function: FunctionType, node: _Function, value: _Value) -> Iter
 
 
 def _written(arguments: ast.arguments) -> list[ast.expr]:
-    """The defaults as they are written."""
+    """The expressions of the defaults."""
     return [*arguments.defaults, *(node for node in arguments.kw_defaults if node is not None)]
 
 

@@ -19,10 +19,10 @@ from conformance.run.session import Session
 from conformance.scenarios.speculative import SPECULATIVE
 
 DTYPE = "float32"
-# What makes, joins and cuts caches is played in half precision, too: there a wrong dtype shows.
+# Scenarios that make, join and cut caches also run in half precision, where wrong dtypes show.
 HALF = "bfloat16"
 _IN_HALF = ("slot_reuse", "staggered", "prompt_cache", "prefix_caching")
-# The context of all that is not a run of an engine.
+# The context of all code outside of an engine's runs.
 _SINGLE = "single stream"
 
 
@@ -36,15 +36,15 @@ def reach_of(
     seed: int = 0,
     scenarios: Sequence[str] = (),
 ) -> Reach:
-    """The lines that the schedules of a family run, of all engines of its library.
+    """The lines that the schedules of a family run, for all engines of its library.
 
     Args:
-        files: the modules whose lines are recorded, and where they are.
-        key: of the record.
-        scenarios: only these; all by default.
+        files: the modules whose lines are recorded, with their paths.
+        key: the key of the record.
+        scenarios: the scenarios to run; all by default.
 
     Raises:
-        ModelError: the family's model can't be loaded.
+        ModelError: the family's model cannot be loaded.
     """
     cases = list(_cases(registry, library, family, seed, scenarios))
     recorder = _Recorder(files)
@@ -54,7 +54,7 @@ def reach_of(
         for case in cases:
             recorder.case = case
             if case.scenario == SPECULATIVE.name:
-                session.run(case)  # drafters are built once, which is no schedule's doing
+                session.run(case)  # drafters are built once, not by any schedule
             result = session.run(case, around=recorder.around)
             if session.failed(case):
                 raise ModelError(result.evidence[0].what)
@@ -69,7 +69,7 @@ def reach_of(
 def engines_of(registry: Registry, library: str) -> Iterator[type[Engine]]:
     """The engines that decode with the library's own batching in this process.
 
-    Servers and split models decode in their own: no mutant is put in, and no line recorded.
+    Servers and split models use other processes, where no mutant is put in and no line recorded.
     """
     for engine in registry.engines.values():
         elsewhere = engine.own_processes or Capability.SERVED in engine.capabilities
@@ -93,11 +93,11 @@ def _context(case: CaseId, schedule: str) -> str:
 
 
 class _Recorder:
-    """Attributes lines to the schedule that is being played, or to single streams.
+    """Attributes lines to the running schedule, or to single streams.
 
     Attributes:
-        case: that is being played.
-        seconds: by schedule, of the engine's runs.
+        case: the running case.
+        seconds: the seconds of the engine's runs, by schedule.
     """
 
     def __init__(self, files: Mapping[str, Path]) -> None:
@@ -112,7 +112,7 @@ class _Recorder:
             messages=False,
             check_preimported=False,
         )
-        # The other ways of recording have one context for a whole run.
+        # Other ways of recording have one context for the whole run.
         self._coverage.set_option("run:core", "ctrace")
 
     @contextlib.contextmanager
@@ -126,7 +126,7 @@ class _Recorder:
 
     @contextlib.contextmanager
     def around(self, schedule: str) -> Iterator[None]:
-        """While the engine runs."""
+        """Record the schedule while the engine runs."""
         assert self.case is not None  # set before each case
         name = _context(self.case, schedule)
         self._coverage.switch_context(name)

@@ -1,4 +1,4 @@
-"""What putting a mutant in changes: attributes of live objects, found by the file they are from."""
+"""Attributes of live objects that a mutant changes, found by their file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conformance.core.errors import ConformanceError
 
 
 class InvalidMutantError(ConformanceError):
-    """A mutant is no program, or nothing of it can be put into the running library."""
+    """A mutant is not valid code, or no part of it can be put into the running library."""
 
 
 class SameCodeError(InvalidMutantError):
@@ -29,7 +29,7 @@ class Change(NamedTuple):
 
 
 def functions_of(file: str) -> list[FunctionType]:
-    """All functions that were made from a file and still are there."""
+    """All functions in memory that were made from a file."""
     return [
         found
         for found in gc.get_objects()
@@ -38,16 +38,16 @@ def functions_of(file: str) -> list[FunctionType]:
 
 
 def place_of(code: CodeType) -> tuple[str, int]:
-    """What a function is found by in its file: its qualified name and its first line."""
+    """The key of a function in its file: its qualified name and its first line."""
     return (code.co_qualname, code.co_firstlineno)
 
 
 def first_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Of a function with its decorators, as its code has it."""
+    """The first line of a function with its decorators, as in its code object."""
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
 def modules_of(package: str) -> list[ModuleType]:
-    """The modules of a package that are loaded."""
+    """The loaded modules of a package."""
     names = [n for n in list(sys.modules) if n == package or n.startswith(f"{package}.")]
     return [sys.modules[name] for name in names if name in sys.modules]

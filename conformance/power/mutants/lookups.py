@@ -1,7 +1,7 @@
-"""Mutants of what a lookup gives where nothing is found: whether any run needs it.
+"""Mutants of a lookup's default: whether any run needs it.
 
 ``getattr(x, "name", 0)`` becomes ``getattr(x, "name")`` and ``table.get(key, 0)`` becomes
-``table.__getitem__(key)``, which fail where the default would be given.
+``table.__getitem__(key)``, which fail where the default would be returned.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-# How many arguments come before the default: of functions, and of methods.
+# The number of arguments before the default: of functions, and of methods.
 _FUNCTIONS = {"getattr": 2, "next": 1}
 _METHODS = {"get": 1, "pop": 1}
 
@@ -19,7 +19,7 @@ def without_default(right: str, wrong: str) -> ast.Module | None:
 
     Args:
         right: source of the module.
-        wrong: the same with the mutant.
+        wrong: source of the module with the mutant.
     """
     tree = ast.parse(right)
     pairs = list(_pairs(tree, ast.parse(wrong), _line(right, wrong)))
@@ -33,7 +33,7 @@ def without_default(right: str, wrong: str) -> ast.Module | None:
 
 
 def is_none_anyway(right: str, wrong: str) -> bool:
-    """Whether the mutant takes away a ``None`` that ``get`` gives without a default, too."""
+    """Whether the mutant removes a ``None`` that ``get`` also returns without a default."""
     pairs = list(_pairs(ast.parse(right), ast.parse(wrong), _line(right, wrong)))
     if not pairs:
         return False
@@ -51,7 +51,7 @@ def _line(right: str, wrong: str) -> int:
 
 
 def _pairs(one: ast.AST, other: ast.AST, line: int) -> Iterator[tuple[ast.Call, ast.Call]]:
-    """The lookups on that line whose defaults differ, those around before those inside."""
+    """The lookups on that line whose defaults differ, outer ones before inner ones."""
     if type(one) is not type(other):
         return
     if not getattr(one, "lineno", line) <= line <= getattr(one, "end_lineno", line):

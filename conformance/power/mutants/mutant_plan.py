@@ -1,4 +1,4 @@
-"""What is done about a library's mutants: which are tried, and what is known of the others."""
+"""Plans a library's mutants: which are tried, and the known fate of the others."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from conformance.run.registry import Registry, select
 
 @dataclass(frozen=True)
 class Recording:
-    """The lines that one family's schedules run: to be recorded, unless they are known.
+    """The lines that one family's schedules run: recorded unless they are known.
 
     Attributes:
-        modules: the files whose lines are recorded, by name; each machine finds them by itself.
+        modules: the names of the recorded files; each machine finds their paths itself.
     """
 
     library: str
@@ -29,11 +29,11 @@ class Recording:
     seed: int = 0
 
     def known(self, registry: Registry) -> Reach | None:
-        """What was recorded before, of the same code."""
+        """The earlier record for the same code; ``None`` if there is none."""
         return ReachFolder().read(self.library, self.family, self._key(registry))
 
     def scenarios(self, registry: Registry) -> tuple[str, ...]:
-        """Those that the family plays: each can be recorded by itself."""
+        """The scenarios that the family runs; each can be recorded by itself."""
         family = registry.families[self.library, self.family]
         found = {
             scenario.name: None
@@ -45,10 +45,10 @@ class Recording:
         return tuple(found)
 
     def make(self, registry: Registry, scenario: str) -> Reach:
-        """Play its cases of one scenario.
+        """Run the family's cases of one scenario.
 
         Raises:
-            ModelError: the family's model can't be loaded.
+            ModelError: the family's model cannot be loaded.
             ConformanceError: coverage.py is not installed.
         """
         with needing_extra():
@@ -66,7 +66,7 @@ class Recording:
         return found
 
     def keep(self, parts: Sequence[Reach]) -> Reach:
-        """What was recorded of its scenarios, as one, and kept for later runs."""
+        """Merge the records of the scenarios, and keep the result for later runs."""
         whole = merged(parts)
         ReachFolder().write(whole)
         return whole
@@ -77,10 +77,10 @@ class Recording:
 
 
 def families_of(registry: Registry, library: str, globs: Sequence[str]) -> tuple[str, ...]:
-    """The families whose cases are played: those named, else of each kind of cache and rotation.
+    """The families to run: the named ones, else some of each kind of cache and rotation.
 
     Raises:
-        ConformanceError: the library has no family of that name.
+        ConformanceError: the library has no family of this name.
     """
     own = {f.name: f for (name, _), f in registry.families.items() if name == library}
     if globs:
@@ -94,8 +94,8 @@ class Plan:
     """The mutants of a library.
 
     Attributes:
-        decided: those whose fate is known without a run.
-        tasks: the others, in the order in which they are tried.
+        decided: mutants whose fate is known without a run.
+        tasks: the other mutants, in the order in which they are tried.
     """
 
     decided: tuple[MutantResult, ...]
@@ -114,13 +114,13 @@ def plan(
     most: int,
     done: Collection[tuple[str, str, str, str, str, int]] = (),
 ) -> Plan:
-    """Choose the mutants and what is played with each.
+    """Choose the mutants and the schedules to run with each.
 
     Args:
         where: which schedules run which lines.
-        number: of mutants that are reached; all for ``None``.
-        seed: of the choice.
-        most: schedules that are played with one mutant.
+        number: the number of reached mutants; all for ``None``.
+        seed: the seed of the choice.
+        most: the most schedules to run with one mutant.
         done: keys of mutants whose results are known from an earlier run.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Plays a mutant in the schedules that reach it, until a check detects it."""
+"""Runs the schedules that reach a mutant until a check detects it."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from conformance.run.registry import Registry
 from conformance.run.session import Session
 from conformance.tools.explain.new_findings import new_findings
 
-# So many schedules are played before the tests that need no model.
+# The number of schedules that run before the tests that need no model.
 _FEW = 6
-# Cases that are played with the mutant in both streams, after the one that detected it.
+# The number of cases that run with the mutant in both streams, after the one that detected it.
 _BOTH_MOST = 6
-# Whole cases that are played to see whether a witness is missing.
+# The number of whole cases that run to see whether a witness is missing.
 _WITNESS_MOST = 8
-# How long a run may take: so many times what it took without the mutant, and so many seconds.
+# The limit of a run: a multiple of its time without the mutant, plus some seconds.
 _TIMES, _SECONDS = 20.0, 30.0
-# Making a model and its single streams anew, or playing a whole case, may take so much longer.
+# Building a model and its single streams again, or running a whole case, may take this much longer.
 _SECONDS_MORE = 90.0
 _ORACLE = "repeat"
 _UNREAD = "no run reads this value: each call gives another one, or there is none"
 
-# Called before each run: the place, the seconds that it may take, whether the mutant is in.
+# Called before each run with the place, its limit in seconds, and whether the mutant is in.
 Announce = Callable[[Place, float, bool], None]
 
 
 class _End(NamedTuple):
-    """What came of a mutant."""
+    """The end of a mutant's trial."""
 
     fate: Fate
     kill: MutantKill | None = None
@@ -55,7 +55,7 @@ class Trials:
     """Tries mutants one after another in this process; models and right results are kept.
 
     Attributes:
-        tainted: the last mutant left traces; what comes next belongs in another process.
+        tainted: the last mutant left traces, so later mutants need a new process.
     """
 
     def __init__(self, registry: Registry, announce: Announce) -> None:
@@ -64,7 +64,7 @@ class Trials:
         self._unmutated = Unmutated(registry)
         self._caches = CacheTrials(self._say_own)
         self._properties = PropertyTrials(all_properties(registry), self._say_own)
-        # The mutant that was put in first: none of another can have left traces before it.
+        # The first mutant that was put in: no earlier one can have left traces.
         self._first: Mutant | None = None
         self.tainted = False
 
@@ -72,7 +72,7 @@ class Trials:
         """The fate of a mutant.
 
         Raises:
-            TaintedError: what was seen may come from an earlier mutant; try it in a new process.
+            TaintedError: the result may come from an earlier mutant; try it in a new process.
         """
         start = time.perf_counter()
         try:
@@ -109,11 +109,11 @@ class Trials:
     def _by_schedules(
         self, task: Task, put_in: PutIn, lost: dict[str, Place], numbers: range
     ) -> _End | None:
-        """The fate by these of its places, ``None`` if none detects it.
+        """The fate by these places of the task; ``None`` if none detects the mutant.
 
         Args:
-            lost: takes a place of each case that does not show any more what it showed before.
-            numbers: of the places, from 0.
+            lost: collects a place of each case that has lost a witness.
+            numbers: the places' numbers, from 0.
         """
         fault = as_fault(task.mutant)
         for number in numbers:
@@ -140,13 +140,13 @@ class Trials:
         return None
 
     def _by_own_tests(self, task: Task, put_in: PutIn) -> _End | None:
-        """The fate by tests that need no model, of functions and caches; ``None`` if they pass."""
+        """The fate by the tests of functions and caches, without a model; ``None`` if they pass."""
         kill = self._properties.kill(task.library, task.mutant, put_in)
         kill = kill or self._caches.kill(task.mutant, put_in)
         return _End(Fate.KILLED, kill, min(_FEW, len(task.places))) if kill else None
 
     def _is_read(self, put_in: PutIn, task: Task) -> bool:
-        """Whether a run fails where the default or the constant fails that the mutant changes."""
+        """Whether a run fails when the mutant's default or constant fails on being read."""
         fault = as_fault(task.mutant)
         for place in task.places:
             right = self._unmutated.right(place)
@@ -158,10 +158,10 @@ class Trials:
         return self._properties.reads(task.library, task.mutant, put_in)
 
     def _by_witness(self, put_in: PutIn, places: list[Place], played: int) -> _End:
-        """Whether whole cases do not show any more what they are made to show.
+        """The end by whole cases that have lost their witness, if any.
 
         Args:
-            places: one of each case in which a schedule did not show what it showed before.
+            places: one for each case in which a schedule lost a witness.
         """
         for place in places[:_WITNESS_MOST]:
             self._say(place, anew=True)
@@ -178,10 +178,10 @@ class Trials:
         return _End(Fate.SURVIVED, None, played)
 
     def _check_afterwards(self, task: Task, place: Place, right: CaseResult) -> None:
-        """Without the mutant the place must be as before; else this process is ``tainted``.
+        """Check that the place is as before without the mutant; else the process is ``tainted``.
 
         Raises:
-            TaintedError: it is not, and an earlier mutant may be the reason.
+            TaintedError: the place differs, and an earlier mutant may be the reason.
         """
         self._say(place, anew=True)
         if self._unmutated.holds(place, right):
@@ -193,10 +193,10 @@ class Trials:
     def _in_both(
         self, fault: Fault, put_in: PutIn, task: Task, number: int, kill: MutantKill
     ) -> _End:
-        """The fate where the single stream runs the code, too: a defect of the library is in both.
+        """The fate if the single stream also runs the code: a library's defect would be in both.
 
-        A few cases are played with single streams that are made anew with the mutant, among them
-        the one that compares the single stream with the pass without a cache.
+        A few cases run with new single streams made with the mutant, among them the case that
+        compares the single stream with the pass without a cache.
         """
         first = task.places[number - 1]
         case = first.id
@@ -224,7 +224,7 @@ class Trials:
 
 
 def as_fault(mutant: Mutant) -> Fault:
-    """The mutant as the checks of faults know one: any crash or hang is its doing."""
+    """The mutant as a fault, for the checks of faults: any crash or hang counts."""
 
     def inject(_: object) -> AbstractContextManager[None]:
         return nullcontext()
@@ -233,10 +233,10 @@ def as_fault(mutant: Mutant) -> Fault:
 
 
 def kill_of(fault: Fault, right: CaseResult, wrong: CaseResult, place: Place) -> MutantKill | None:
-    """How the run with a mutant differs from that without; ``None`` if no check sees it.
+    """The difference between the runs with and without a mutant; ``None`` if no check sees any.
 
-    As with faults, a run that only costs more is one that a check of costs sees. What is refused
-    with the mutant and played without it is its doing, too: a refusal that was not there before.
+    As with faults, checks of costs also see a run that only costs more. A request that is refused
+    only with the mutant counts too.
     """
     found = [f for f in new_findings(right, wrong.evidence) if detected(fault, right, [f])]
     if found or killed(fault, right, wrong):
@@ -261,6 +261,6 @@ def _refused(right: CaseResult, wrong: CaseResult) -> Finding | None:
 
 
 def _lost_witness(right: CaseResult, wrong: CaseResult) -> bool:
-    """Whether the schedule does not show any more what it showed without the mutant."""
+    """Whether the schedule has lost a witness that it had without the mutant."""
     shown = {witness.name for witness in wrong.witnesses if witness.schedules}
     return any(witness.schedules and witness.name not in shown for witness in right.witnesses)

@@ -20,11 +20,11 @@ from mutmut.mutation.mutators import mutation_operators
 
 from conformance.report.mutants import Kind, Mutant
 
-# A constant with any of these in it is made when the module is imported, or is a type.
+# Constants with any of these are created when the module is imported, or are types.
 _MADE = m.Call() | m.Subscript() | m.Lambda() | m.ListComp() | m.DictComp() | m.SetComp()
-# What these print or raise is no result of decoding.
+# Their output and errors are not results of decoding.
 _SAYING = {"print", "warn", "debug", "info", "warning", "error", "exception", "log"}
-# Their arguments decide nothing that Python would not refuse (mutmut leaves them out, too).
+# Wrong arguments of these are refused by Python itself (mutmut also leaves them out).
 _TESTING = {"isinstance", "issubclass", "hasattr", "len", "cast", "TypeVar"}
 _NAMES = {"__repr__", "__str__", "__new__", "__getattribute__", "__setattr__"}
 
@@ -39,17 +39,17 @@ class _Scope(NamedTuple):
 
 
 def mutants_of(module: str, text: str) -> tuple[Mutant, ...]:
-    """The mutants of a module, in the order of their lines; those alike in text are one.
+    """The mutants of a module, in the order of their lines, without duplicates of the same text.
 
-    Not changed are annotations, decorators, docstrings, what is raised or printed, and what runs
-    when the module is imported, but for defaults and constants.
+    Annotations, decorators, docstrings, errors and printed texts are not changed, nor is code that
+    runs when the module is imported, except defaults and constants.
 
     Args:
-        module: its file below the installed packages.
-        text: its source.
+        module: the path of its file below the installed packages.
+        text: the source.
 
     Raises:
-        libcst.ParserSyntaxError: it is not Python.
+        libcst.ParserSyntaxError: the source is not Python.
     """
     wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
     visitor = _Visitor(module, text, wrapper.module)
@@ -58,7 +58,7 @@ def mutants_of(module: str, text: str) -> tuple[Mutant, ...]:
 
 
 def _numbered(mutants: Iterable[Mutant]) -> tuple[Mutant, ...]:
-    """Without those that give the same text; those of one key are counted."""
+    """The mutants without duplicates of the same text; mutants of one key are numbered."""
     unique: dict[tuple[int, int, str], Mutant] = {}
     for mutant in mutants:
         unique.setdefault((mutant.start, mutant.end, mutant.text), mutant)
@@ -71,7 +71,7 @@ def _numbered(mutants: Iterable[Mutant]) -> tuple[Mutant, ...]:
 
 
 class _Visitor(cst.CSTVisitor):
-    """Collects the mutants of the nodes that it meets."""
+    """Collects the mutants of all visited nodes."""
 
     METADATA_DEPENDENCIES = (PositionProvider, WhitespaceInclusivePositionProvider)
 
@@ -130,7 +130,7 @@ class _Visitor(cst.CSTVisitor):
         return bool(self._scopes) and sum(scope.is_function for scope in self._scopes) == 1
 
     def _is_constant(self, node: cst.Assign | cst.AnnAssign) -> bool:
-        """A plain name of a module or a class; a decorator, as of data classes, reads it before."""
+        """Whether it sets a plain name; decorators, such as dataclass, have read theirs already."""
         target = node.target if isinstance(node, cst.AnnAssign) else node.targets[0].target
         several = isinstance(node, cst.Assign) and len(node.targets) > 1
         decorated = any(scope.decorated for scope in self._scopes)
@@ -138,7 +138,7 @@ class _Visitor(cst.CSTVisitor):
         return isinstance(target, cst.Name) and not (several or decorated or made)
 
     def _lines_of_statement(self, node: cst.CSTNode) -> tuple[int, int] | None:
-        """The lines of which one runs if the node does; ``None`` of what is no statement."""
+        """The lines of which one runs if the node does; ``None`` if it is not a statement."""
         if isinstance(node, cst.SimpleStatementLine):
             return _lines(self._position(node))
         if isinstance(node, cst.If | cst.While):
@@ -201,7 +201,7 @@ def _left_alone(node: cst.CSTNode) -> bool:
         return True
     if isinstance(node, cst.FunctionDef):
         return node.name.value in _NAMES
-    if isinstance(node, cst.Expr):  # a docstring, or a string that stands for a comment
+    if isinstance(node, cst.Expr):  # a docstring, or a string used as a comment
         return isinstance(node.value, cst.BaseString)
     if isinstance(node, cst.Call):
         name = node.func

@@ -13,26 +13,26 @@ from conformance.report.mutants import Mutant, MutantKill
 from conformance.run.registry import Registry
 
 CASE = "conformance audit functions"
-"""What stands for a case in the results."""
+"""The name used in place of a case in the results."""
 _CHECK = "properties"
-# How long one takes, at most; a mutant may hang.
+# The longest time of a property, because a mutant may hang.
 _SECONDS = 3.0
 
-# Called before each property: a place that stands for it, whether the mutant is in.
+# Called before each property with a place that represents it, and whether the mutant is in.
 Announce = Callable[[Place, bool], None]
 
 
 class PropertyTrials:
-    """Tries the properties that are about a mutant's function; which hold without it is kept."""
+    """Tries the properties of a mutant's function; remembers which hold without the mutant."""
 
     def __init__(self, properties: Mapping[str, Sequence[Property]], announce: Announce) -> None:
-        """``properties`` are those of each library."""
+        """``properties`` has the properties of each library."""
         self._properties = properties
         self._announce = announce
         self._holding: dict[str, bool] = {}
 
     def kill(self, library: str, mutant: Mutant, put_in: PutIn) -> MutantKill | None:
-        """The property that does not hold with the mutant; ``None`` if all do."""
+        """The first property that fails with the mutant; ``None`` if all hold."""
         for one in about(mutant, self._properties.get(library, ())):
             place = Place(CASE, one.name, _SECONDS, good=True)
             name = f"{library}: {one.name}"
@@ -49,7 +49,7 @@ class PropertyTrials:
         return None
 
     def reads(self, library: str, mutant: Mutant, put_in: PutIn) -> bool:
-        """Whether a property fails where the value fails that the mutant changes."""
+        """Whether a property fails when the mutant's value fails on being read."""
         for one in about(mutant, self._properties.get(library, ())):
             with put_in.unread():
                 if self._holding.get(f"{library}: {one.name}") and one.problem():
@@ -58,12 +58,12 @@ class PropertyTrials:
 
 
 def about(mutant: Mutant, properties: Iterable[Property]) -> list[Property]:
-    """Those about the mutant's function."""
+    """The properties of the mutant's function."""
     return [one for one in properties if one.is_about(mutant.module, mutant.function)]
 
 
 def all_properties(registry: Registry) -> dict[str, Sequence[Property]]:
-    """Those of each library, as far as this release has what they are about."""
+    """The properties of each library whose functions this release has."""
     return {
         name: [one for one in found if isinstance(one, Property)]
         for name, found in properties_of(registry).items()

@@ -1,8 +1,8 @@
 """Puts a mutant into the libraries of this process, and takes it out; no file is changed.
 
-The module's source with the change is compiled, and its functions that differ get the new code:
-whoever has imported a function, or holds a method, runs it too. Defaults and constants are computed
-anew and set. Afterwards all is as before.
+The changed source of the module is compiled, and its functions that differ get the new code, so
+imported functions and bound methods run it too. Defaults and constants are computed again and set.
+Taking the mutant out restores everything.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class PutIn:
     """A mutant, ready to be put in and taken out many times.
 
     Raises:
-        SameCodeError: it compiles to the same code.
-        InvalidMutantError: it is no program, or what it changes is not there.
+        SameCodeError: the mutant compiles to the same code.
+        InvalidMutantError: the mutant is not valid code, or its target is missing.
     """
 
     def __init__(self, mutant: Mutant) -> None:
@@ -71,16 +71,16 @@ class PutIn:
         self._package = module.__name__.partition(".")[0]
 
     def active(self) -> AbstractContextManager[None]:
-        """Inside the block the mutant is there."""
+        """Inside the block the mutant is in."""
         return _active(self._changes, self._package)
 
     @property
     def is_value(self) -> bool:
-        """Whether a default or a constant is changed, or what a lookup gives: perhaps unread."""
+        """Whether it changes a default, a constant or a lookup's default, which may be unread."""
         return bool(self._unread)
 
     def unread(self) -> AbstractContextManager[None]:
-        """Inside the block that default or constant fails where it is read."""
+        """Inside the block the default or constant fails when it is read."""
         return _active(self._unread, self._package)
 
 
@@ -98,7 +98,7 @@ def _active(changes: Iterable[Change], package: str) -> Iterator[None]:
 
 
 def _forget(package: str) -> None:
-    """Empty the caches of the package's functions: what they hold was made by other code."""
+    """Empty the caches of the package's functions, as their entries were made by other code."""
     for module in modules_of(package):
         for value in list(vars(module).values()):
             if isinstance(value, functools._lru_cache_wrapper):
@@ -108,7 +108,7 @@ def _forget(package: str) -> None:
 def _imported(file: str) -> ModuleType:
     parts = Path(file).with_suffix("").parts
     name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-    # A package may have a function of the module's name: the module is found by its own.
+    # A package may have a function with the module's name, so the module is found by its full name.
     try:
         importlib.import_module(name)
     except Exception as error:
@@ -137,14 +137,14 @@ def _codes(file: str, right: str, wrong: str | ast.Module) -> Iterator[Change]:
 
 
 def _lost(old: CodeType, new: CodeType) -> set[str]:
-    """Outer variables that the mutant does not use any more; a function must keep them."""
+    """Outer variables that the mutant no longer uses; a function must keep them."""
     return set(old.co_freevars) - set(new.co_freevars)
 
 
 def _mentioning(tree: ast.Module, names: dict[int, set[str]]) -> ast.Module:
     """The tree with these outer variables named in the functions of these lines.
 
-    What names them never runs.
+    The added code that names them never runs.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -156,10 +156,10 @@ def _mentioning(tree: ast.Module, names: dict[int, set[str]]) -> ast.Module:
 
 
 def _differing(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    """The pairs of functions below two modules that differ, those around before those inside."""
+    """The pairs of differing functions below two modules, outer ones before inner ones."""
     olds, news = _inner(old), _inner(new)
     if [code.co_name for code in olds] != [code.co_name for code in news]:
-        return  # a function inside is gone: that around it has changed, and is replaced whole
+        return  # an inner function is missing, so the outer one has changed and is replaced whole
     for one, other in zip(olds, news, strict=True):
         if not _same(one, other):
             if one.co_flags & _IS_FUNCTION:
@@ -167,7 +167,7 @@ def _differing(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeTyp
             yield from _differing(one, other)
 
 
-_IS_FUNCTION = 0x0002  # CO_NEWLOCALS of inspect: bodies of classes and modules have it not
+_IS_FUNCTION = 0x0002  # CO_NEWLOCALS of inspect, which bodies of classes and modules lack
 
 
 def _inner(code: CodeType) -> list[CodeType]:
@@ -175,7 +175,7 @@ def _inner(code: CodeType) -> list[CodeType]:
 
 
 def _same(old: CodeType, new: CodeType) -> bool:
-    """Whether two functions do the same; on which lines they are does not matter."""
+    """Whether two functions have the same code, apart from line numbers."""
     same = (
         old.co_code == new.co_code
         and old.co_names == new.co_names
@@ -189,4 +189,4 @@ def _same(old: CodeType, new: CodeType) -> bool:
 def _same_const(old: object, new: object) -> bool:
     if isinstance(old, CodeType) and isinstance(new, CodeType):
         return _same(old, new)
-    return type(old) is type(new) and repr(old) == repr(new)  # 0.0 is no -0.0, 1 no True
+    return type(old) is type(new) and repr(old) == repr(new)  # 0.0 is not -0.0, 1 not True

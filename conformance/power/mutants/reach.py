@@ -1,4 +1,4 @@
-"""Which lines of a library's files each schedule runs: the record, and where it is kept."""
+"""The record of which lines of a library's files each schedule runs, and its storage."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _DECIDING = [
     "scenarios",
     "power/mutants/line_recording.py",
 ]
-# In the names of the files and folders of properties.
+# Part of the names of properties' files and folders.
 _PROPERTIES = "properties"
 _SUFFIX = ".reach.json"
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A schedule of a case, as it ran without any mutant.
+    """A schedule of a case, as run without a mutant.
 
     Attributes:
         case: its id, as text.
-        seconds: of the engine's runs, while lines were recorded.
-        good: whether it was right.
+        seconds: the duration of the engine's runs while lines were recorded.
+        good: whether its result was right.
     """
 
     case: str
@@ -57,10 +57,10 @@ class Reach(msgspec.Struct, frozen=True):
     Sets of lines are numbers in hexadecimal: the bit of value ``2 ** n`` stands for line ``n``.
 
     Attributes:
-        key: a hash of what it hangs on.
+        key: a hash of everything that the record depends on.
         single: by module, the lines that run outside of the engine's runs: in single streams.
         places: the schedules.
-        lines: for each place, by module an index into ``sets``.
+        lines: for each place, an index into ``sets`` by module.
         sets: the distinct sets.
     """
 
@@ -73,13 +73,13 @@ class Reach(msgspec.Struct, frozen=True):
     sets: tuple[str, ...]
 
     def of(self, module: str) -> tuple[int, ...]:
-        """For each place the set of lines that it runs of the module, as a number."""
+        """For each place, the set of the module's lines that it runs, as a number."""
         numbers = [int(text, 16) for text in self.sets]
         return tuple(numbers[found[module]] if module in found else 0 for found in self.lines)
 
 
 def merged(parts: Sequence[Reach]) -> Reach:
-    """The record of a family of which some cases are in each of ``parts``."""
+    """The record of a family, merged from ``parts`` with some cases each."""
     first = parts[0]
     sets: dict[str, int] = {}
     single: dict[str, int] = {}
@@ -107,7 +107,7 @@ class Reached(msgspec.Struct, frozen=True):
 
     Attributes:
         places: the schedules that run it.
-        families: in which single streams run it, too.
+        families: the families whose single streams also run it.
     """
 
     places: tuple[Place, ...]
@@ -156,10 +156,10 @@ def span(first: int, last: int) -> int:
 
 
 def reach_key(family: Family, files: Mapping[str, Path], seed: int) -> str:
-    """A hash of what a family's reach hangs on: its library, these files, how cases are played.
+    """A hash of all that a family's reach depends on: the library, these files, the runner.
 
     Args:
-        files: the modules whose lines are recorded, and where they are.
+        files: the modules whose lines are recorded, with their paths.
     """
     parts = [
         *_own(),
@@ -172,9 +172,9 @@ def reach_key(family: Family, files: Mapping[str, Path], seed: int) -> str:
 
 
 def _own() -> Iterator[str]:
-    """Of this package what decides which cases there are and how they are played.
+    """The parts of this package that decide which cases there are and how they are run.
 
-    Properties of functions are tried without a case: a changed one changes no lines.
+    Properties of functions are left out: they are tried without a case.
     """
     root = Path(str(conformance.__file__)).parent
     for name in _DECIDING:
@@ -185,17 +185,17 @@ def _own() -> Iterator[str]:
 
 
 class ReachFolder:
-    """Where reaches are kept from run to run: one file for each family.
+    """Keeps reaches from run to run, in one file for each family.
 
     Args:
-        folder: default: in the user's cache.
+        folder: by default in the user's cache.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or user_cache() / "mutants"
 
     def read(self, library: str, family: str, key: str) -> Reach | None:
-        """The family's reach; ``None`` if there is none of that key."""
+        """The family's reach; ``None`` if there is none with this key."""
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             data = self._path(library, family).read_bytes()
             reach = msgspec.json.decode(data, type=Reach)
@@ -203,7 +203,7 @@ class ReachFolder:
         return None
 
     def write(self, reach: Reach) -> None:
-        """Keep it, whole or not at all; where nothing can be written, it is recorded anew."""
+        """Write the reach completely or not at all; if it fails, it is recorded again."""
         path = self._path(reach.library, reach.family)
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -216,7 +216,7 @@ class ReachFolder:
 
 
 def ranges(lines: int) -> Iterator[tuple[int, int]]:
-    """The runs of neighbours in a set of lines, each by its first and last."""
+    """The runs of adjacent lines in a set, each as its first and last line."""
     number = 0
     while lines >> number:
         if lines >> number & 1:

@@ -1,7 +1,7 @@
-"""The reviewed files: mutants that nothing can distinguish, code that no run reaches, and why.
+"""The reviewed files: equivalent mutants and code that no run reaches, with reasons.
 
-``reviewed.toml`` is about both libraries, others are about one. An entry names mutants by the text
-of the lines that they change, so that it holds as long as these stay the same.
+``reviewed.toml`` covers both libraries, the other files one each. An entry names mutants by the
+text of the lines that they change, so it stays valid as long as these lines are the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from conformance.core.user_files import read_toml, typed
 from conformance.report.mutants import Mutant
 
 FILES = "reviewed*.toml"
-# In the text of a line it stands for any other.
+# In the text of a line, it matches any text.
 ANY = "<any>"
 
 
@@ -28,12 +28,12 @@ class Equivalent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         module: the file, as ``mlx_lm/models/cache.py``.
-        function: as ``Class.method``; a glob.
-        before: the lines that it changes, each without white space around it; ``<any>`` in them
-            stands for any text.
-        after: what they become, alike; any, if it is left out.
+        function: a glob of ``Class.method``.
+        before: the lines that it changes, each without surrounding white space; ``<any>`` in them
+            matches any text.
+        after: the changed lines, in the same form; if omitted, any lines.
         reason: why nothing can distinguish it.
-        operator: any, if it is left out.
+        operator: the mutation operator; if omitted, any.
     """
 
     module: str
@@ -44,7 +44,7 @@ class Equivalent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     operator: str = "*"
 
     def names(self, mutant: Mutant) -> bool:
-        """Whether it is about this mutant."""
+        """Whether the entry matches this mutant."""
         return (
             self.module == mutant.module
             and fnmatchcase(mutant.function, self.function)
@@ -60,7 +60,7 @@ class Unreached(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         module: a glob of files.
         function: a glob of ``Class.method``.
-        reason: why no case can run it, or none should.
+        reason: why no case can or should run it.
     """
 
     module: str
@@ -69,7 +69,7 @@ class Unreached(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reviewed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the file has in it."""
+    """The contents of a file."""
 
     equivalent: tuple[Equivalent, ...] = ()
     unreached: tuple[Unreached, ...] = ()
@@ -90,7 +90,7 @@ class Reviewed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     def unused(self, mutants: Iterable[Mutant]) -> tuple[Equivalent, ...]:
-        """The entries of equivalent mutants that name none of these."""
+        """The entries of equivalent mutants that match none of these mutants."""
         by_module: dict[str, list[Mutant]] = {}
         for mutant in mutants:
             by_module.setdefault(mutant.module, []).append(mutant)
@@ -107,10 +107,10 @@ def _like(pattern: str, text: str) -> bool:
 
 
 def read_reviewed(path: Path | None = None) -> Reviewed:
-    """The entries of a file; by default of the project's own.
+    """The entries of a file; by default the project's own.
 
     Raises:
-        ConformanceError: it cannot be read, or an entry lacks a field; says which file.
+        ConformanceError: the file cannot be read, or an entry lacks a field; names the file.
     """
     if path is not None:
         return _read(path)

@@ -1,4 +1,4 @@
-"""Which files of a library are mutated: by default those of batching, both as installed."""
+"""The files of the installed libraries to mutate: by default, the code of batching."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ BATCHING = {
 
 
 BESIDE = {"mlx_lm": ("gemma4_text", "kimi_k3", "llama-dynamic", "minicpm3", "olmo3", "olmo_hybrid")}
-"""Families beside one of each kind of cache: with other rotations of positions, other gates."""
+"""Families in addition to one of each kind of cache: with other rotations and gates."""
 
 
 def files_of(library: str, globs: Sequence[str]) -> dict[str, Path]:
     """The files of a library that match, by their names below the installed packages.
 
     Args:
-        globs: ``mlx_lm/models/cache.py``; without any, those of batching.
+        globs: for example ``mlx_lm/models/cache.py``; if empty, the files of batching.
 
     Raises:
         ConformanceError: there is no such library, or a pattern matches no file.
@@ -77,9 +77,9 @@ def files_of(library: str, globs: Sequence[str]) -> dict[str, Path]:
 
 
 def mutants_in(files: dict[str, Path], functions: Sequence[str] = ()) -> tuple[Mutant, ...]:
-    """The mutants of these files, those of a file in the order of its lines.
+    """The mutants of these files, each file's mutants in the order of its lines.
 
-    They are kept in the user's cache, by what the file has in it.
+    They are kept in the user's cache, by the contents of the file.
 
     Args:
         functions: globs of ``Class.method``; all by default.
@@ -97,14 +97,14 @@ def mutants_in(files: dict[str, Path], functions: Sequence[str] = ()) -> tuple[M
 
 
 class _Made(msgspec.Struct, frozen=True):
-    """What is kept of a file: its mutants, and the release of mutmut that made them."""
+    """The kept mutants of a file, and the release of mutmut that made them."""
 
     mutmut: str
     mutants: tuple[Mutant, ...]
 
 
 def _kept(module: str, path: Path) -> tuple[Mutant, ...]:
-    """The mutants of a file, made anew unless they are kept; for that alone mutmut is needed."""
+    """The mutants of a file, made by mutmut unless they are kept."""
     text = path.read_text(encoding="utf-8")
     name = f"{path.stem}-{_digest(f'{module} {_maker()} {text}')}.json"
     kept = user_cache() / "mutants" / "made" / name
@@ -119,7 +119,7 @@ def _kept(module: str, path: Path) -> tuple[Mutant, ...]:
         found: tuple[Mutant, ...] = mutating.mutants_of(module, text)
     except Exception as error:
         raise ConformanceError(f"{path} is not Python: {error}") from error
-    with contextlib.suppress(OSError):  # else they are made anew the next time
+    with contextlib.suppress(OSError):  # otherwise they are made again the next time
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_bytes(msgspec.json.encode(_Made(release, found)))
     return found
@@ -127,10 +127,10 @@ def _kept(module: str, path: Path) -> tuple[Mutant, ...]:
 
 @contextlib.contextmanager
 def needing_extra() -> Iterator[None]:
-    """Imports what only this command needs.
+    """Inside the block, import packages that only this command needs.
 
     Raises:
-        ConformanceError: it is not installed.
+        ConformanceError: a package is not installed.
     """
     try:
         yield
@@ -141,7 +141,7 @@ def needing_extra() -> Iterator[None]:
 
 
 def _release() -> str:
-    """Of mutmut; empty where it is not installed."""
+    """The release of mutmut; empty if it is not installed."""
     try:
         return importlib.metadata.version("mutmut")
     except importlib.metadata.PackageNotFoundError:
@@ -149,7 +149,7 @@ def _release() -> str:
 
 
 def _maker() -> str:
-    """A hash of the module that makes them."""
+    """A hash of the module that makes mutants."""
     file = resources.files("conformance.power.mutants") / "mutating.py"
     return _digest(file.read_text(encoding="utf-8"))
 

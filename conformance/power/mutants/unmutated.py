@@ -1,4 +1,4 @@
-"""Places without a mutant: how they end, and whether an earlier mutant has left traces."""
+"""Results of places without a mutant, and whether an earlier mutant has left traces."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from conformance.tools.explain.new_findings import new_findings
 # Models that stay loaded in a process; a tiny one takes up to 100 MB.
 _KEPT = 6
 
-# What is put in for a run of an engine.
+# The context for a run of an engine.
 Put = Callable[[], AbstractContextManager[None]]
 
 
 class TaintedError(ConformanceError):
-    """What was right before is not right any more without a mutant: an earlier one left traces."""
+    """A right result has become wrong without a mutant: an earlier one left traces."""
 
 
 class Unmutated:
-    """Runs places, and knows how they end without a mutant.
+    """Runs places, and remembers their results without a mutant.
 
     Attributes:
         used: a mutant has been put in.
@@ -50,12 +50,12 @@ class Unmutated:
         self.used = False
 
     def right(self, place: Place) -> CaseResult | None:
-        """The place's result; ``None`` where it differs from run to run.
+        """The place's result; ``None`` if it differs from run to run.
 
-        Where it shows known defects that have mends, it is the result with these mended.
+        If the place shows known defects with mends, it is the result with these mends.
 
         Raises:
-            TaintedError: it is not what it was when the lines were recorded.
+            TaintedError: the result differs from when the lines were recorded.
         """
         key = (place.case, place.schedule)
         if key not in self._right:
@@ -71,7 +71,7 @@ class Unmutated:
         return None if key in self._unsteady else self._right[key]
 
     def right_case(self, case: CaseId) -> CaseResult:
-        """The result of a whole case, as released."""
+        """The result of a whole case, without mends."""
         key = (str(case), "")
         if key not in self._right:
             self._right[key] = self._session.run(case)
@@ -80,7 +80,7 @@ class Unmutated:
     def run(
         self, place: Place, mutant: Put = nullcontext, until: Until | None = None
     ) -> CaseResult:
-        """The place with the mutant, and with its known defects mended."""
+        """Run the place with the mutant, and with its known defects mended."""
         mends = self._mends.get((place.case, place.schedule), ())
 
         def around(_: str) -> AbstractContextManager[None]:
@@ -89,21 +89,21 @@ class Unmutated:
         return self._session.run(place.id, around=around, only=(place.schedule,), until=until)
 
     def run_case(self, case: CaseId, mutant: Put) -> CaseResult:
-        """A whole case with the mutant, as released."""
+        """Run a whole case with the mutant, without mends."""
         return self._session.run(case, around=lambda _: mutant())
 
     def holds(self, place: Place, right: CaseResult) -> bool:
-        """Whether the place still ends as before, without a mutant."""
+        """Whether the place still has the same result as before, without a mutant."""
         again = self.run(place)
         return is_good(again) == is_good(right) and not new_findings(right, again.evidence)
 
     def _repairing(self, found: CaseResult) -> tuple[Mend, ...]:
-        """The mends of the known defects that a result shows; those of single streams have none."""
+        """The mends of the known defects that a result shows, except defects of single streams."""
         judged = self._known.apply(found)
         mends = self._mending.mends_of(judged, *self._known.to_mend(judged))
         return () if any(mend.single_stream for mend in mends) else mends
 
 
 def is_good(result: CaseResult) -> bool:
-    """Whether its schedules are right; what a case lacks for the others being left out is not."""
+    """Whether its schedules are right, ignoring what is missing because others were left out."""
     return all(s.verdict.good for s in result.schedules) and bool(result.schedules)

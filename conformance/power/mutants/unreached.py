@@ -15,10 +15,10 @@ class Gap(NamedTuple):
     """Lines of a function that no schedule runs.
 
     Attributes:
-        lines: the first and last of each run of neighbours.
-        missing: how many of its lines do not run.
-        of: how many lines with code it has.
-        reason: of a reviewed entry; empty if there is none.
+        lines: the first and last line of each run of adjacent lines.
+        missing: the number of its lines that do not run.
+        of: the number of its lines with code.
+        reason: the reason of a reviewed entry; empty if there is none.
     """
 
     module: str
@@ -30,7 +30,7 @@ class Gap(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As ``120-131, 140``."""
+        """The lines in the form ``120-131, 140``."""
         return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in self.lines)
 
 
@@ -38,8 +38,8 @@ def gaps(module: str, text: str, where: Map, reviewed: Reviewed) -> Iterator[Gap
     """The gaps of a module, in the order of its functions.
 
     Args:
-        text: its source.
-        where: which lines run.
+        text: the source of the module.
+        where: the lines that run.
     """
     run = where.lines(module)
     of_function: dict[str, int] = {}
@@ -55,7 +55,7 @@ def gaps(module: str, text: str, where: Map, reviewed: Reviewed) -> Iterator[Gap
 
 
 def _joined(missing: int, lines: int) -> Iterator[tuple[int, int]]:
-    """Runs of lines that do not run, over those between that have no code."""
+    """Runs of lines that do not run, joined across lines without code."""
     last: tuple[int, int] | None = None
     for first, end in ranges(missing):
         between = lines & ((1 << first) - (1 << (last[1] + 1))) if last else 1
@@ -70,7 +70,7 @@ def _joined(missing: int, lines: int) -> Iterator[tuple[int, int]]:
 
 
 def _statements(tree: ast.AST) -> Iterator[int]:
-    """The first line of each statement in a function that is no definition and no docstring."""
+    """The first line of each statement in a function, except definitions and docstrings."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             for inner in ast.walk(node):

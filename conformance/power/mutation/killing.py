@@ -1,4 +1,4 @@
-"""Whether the checks distinguish a run with a fault from one without: by what they newly find."""
+"""Whether the checks distinguish a run with a fault from a run without: by new findings."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from conformance.core.faults.declaration import Fault
 from conformance.core.verdict import CaseResult, Finding, Verdict
 from conformance.tools.explain.new_findings import new_findings
 
-# They accuse nothing: a batch that is good can have them.
+# These findings are no evidence, because a good batch can have them.
 _ASIDE = {Verdict.POLICY, Verdict.UNSUPPORTED, Verdict.VACUOUS}
-# Any broken code ends in these: only a fault that was itself a crash is known by them.
+# Any broken code ends in these, so they count only for a fault that was itself a crash.
 _BLUNT = {Verdict.CRASH, Verdict.HANG}
-# About what is known of a result, not about the library.
+# These are about the knowledge of a result, not about the library.
 _NO_CHECKS = {"expectations", "witness"}
 
 
 def detected(fault: Fault, baseline: CaseResult, evidence: Iterable[Finding]) -> bool:
-    """Whether some check reports of the run with the fault what it did not report without it.
+    """Whether some check reports a finding with the fault that it does not report without it.
 
-    A crash or a hang counts only where the defect was itself a crash; a finding that nothing was
-    proved, or that nothing is supported, never does.
+    A crash or a hang counts only if the defect was itself a crash. A finding that nothing was
+    proved, or that nothing is supported, never counts.
     """
     return any(
         _accuses(fault, finding.verdict) and finding.check not in _NO_CHECKS
@@ -30,10 +30,10 @@ def detected(fault: Fault, baseline: CaseResult, evidence: Iterable[Finding]) ->
 
 
 def killed(fault: Fault, baseline: CaseResult, mutated: CaseResult) -> bool:
-    """Whether the fault is ``detected`` in the result, against the one without it.
+    """Whether the fault is ``detected`` in the result, compared with the result without it.
 
-    The evidence of a schedule may have been left out in favour of worse ones: that it was good and
-    is not any more will do.
+    The evidence of a schedule may have been omitted in favour of worse ones, so a schedule that was
+    good and no longer is also counts.
     """
     if detected(fault, baseline, mutated.evidence):
         return True
@@ -41,9 +41,9 @@ def killed(fault: Fault, baseline: CaseResult, mutated: CaseResult) -> bool:
 
 
 def killing_schedules(fault: Fault, baseline: CaseResult, mutated: CaseResult) -> tuple[str, ...]:
-    """The schedules by each of which alone the fault would have been ``killed``, in their order.
+    """The schedules that would each alone have ``killed`` the fault, in their order.
 
-    A finding that names no schedule, such as one of a leaked thread, is counted for none.
+    A finding that names no schedule, such as a leaked thread, counts for none.
     """
     accusing = {
         finding.schedule
@@ -59,9 +59,9 @@ def killing_schedules(fault: Fault, baseline: CaseResult, mutated: CaseResult) -
 
 
 def overcome(baselines: Iterable[CaseResult], mutated: CaseResult) -> set[str]:
-    """The schedules that ended in a crash or a refusal which the family has without the fault.
+    """The schedules that ended in a crash or refusal that the family also has without the fault.
 
-    There a fault only led into what was there before, and nothing more can be seen of it.
+    There the fault only led to an existing error, which hides any other effect.
     """
     known = {_message(finding) for baseline in baselines for finding in _ends(baseline)}
     return {finding.schedule for finding in _ends(mutated) if _message(finding) in known}
@@ -73,7 +73,7 @@ def _ends(result: CaseResult) -> Iterator[Finding]:
 
 
 def _message(finding: Finding) -> str:
-    """What was raised, but for its numbers: batches of other sizes have other shapes."""
+    """The message of an error without numbers, as shapes differ with the size of the batch."""
     return re.sub(r"\d+", "#", finding.got)
 
 
@@ -82,7 +82,7 @@ def _accuses(fault: Fault, verdict: Verdict) -> bool:
 
 
 def _turned(baseline: CaseResult, mutated: CaseResult) -> Iterator[Verdict]:
-    """Verdicts of the schedules that were good and are not any more."""
+    """The verdicts of schedules that were good and no longer are."""
     good = {schedule.name for schedule in baseline.schedules if schedule.verdict.good}
     for schedule in mutated.schedules:
         if schedule.name in good and not schedule.verdict.good:

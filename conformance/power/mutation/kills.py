@@ -27,8 +27,8 @@ class Kills(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         places: ``scenario/schedule``, which ``caught`` names by their index.
-        caught: by ``library/family`` and fault, the places each of which catches it; of a trial
-            that ended with the first kill only those of that one.
+        caught: by ``library/family`` and fault, the places that each catch it; if a trial ended
+            with the first kill, only the places of that kill.
     """
 
     places: tuple[str, ...]
@@ -46,19 +46,19 @@ def kills_of(trials: Iterable[Trial], libraries: Mapping[str, str]) -> Kills:
     """The record of the trials that were tried in every scenario and killed.
 
     Args:
-        trials: of ``conformance audit power --every-scenario``.
+        trials: from ``conformance audit power --every-scenario``.
         libraries: each engine's library.
     """
     return _record((t for t in trials if t.complete), libraries, (), {})
 
 
 def with_more(kills: Kills, trials: Iterable[Trial], libraries: Mapping[str, str]) -> Kills:
-    """``kills`` with those of faults that they lack, also of trials that one kill ended.
+    """``kills`` with the places of missing faults added, also from trials that one kill ended.
 
     Args:
-        kills: what is known; a fault that has its places keeps them.
-        trials: of ``conformance audit power``; those of other engines than a library's own are
-            left out, as tiers are chosen for that one.
+        kills: the record so far; faults in it keep their places.
+        trials: from ``conformance audit power``; trials of other engines than the library's own
+            are left out, as tiers are chosen for that engine.
         libraries: each engine's library.
     """
     own = [t for t in trials if t.engine == libraries[t.engine]]
@@ -90,9 +90,9 @@ def killed_in(kills: Kills, tier: Tier, families: Mapping[str, Family]) -> dict[
     """The faults that the schedules of the tier catch, by ``library/family``.
 
     Args:
-        kills: of the full ladder.
-        tier: what is played.
-        families: by ``library/family``; one that is gone is left out.
+        kills: the record of the full ladder.
+        tier: the tier to run.
+        families: the families by ``library/family``; missing ones are left out.
     """
     return {
         name: {
@@ -106,7 +106,7 @@ def killed_in(kills: Kills, tier: Tier, families: Mapping[str, Family]) -> dict[
 
 
 def played(tier: Tier, family: Family, place: Place) -> bool:
-    """Whether a family plays that schedule in the tier, if it has it at all."""
+    """Whether a family runs the schedule in the tier, if it has the schedule at all."""
     return tier.plays(family, place.scenario) and tier.keeps(family, *place)
 
 

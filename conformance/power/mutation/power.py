@@ -106,11 +106,11 @@ class Mutations:
         )
 
     def _kill_again(self, fault: Fault, scenarios: Sequence[str], attempt: Attempt) -> list[Kill]:
-        """The kill by one schedule that caught the fault when the tiers were chosen, if it does."""
+        """The kill by a schedule that caught the fault when tiers were chosen, if it still does."""
         known = [p for p in self._caught.get(fault.name, ()) if p.scenario in scenarios]
         if not known:
             return []
-        # The run without the fault is there for some: no other has to be made.
+        # Some have a run without the fault already, so no other has to be made.
         place = min(known, key=lambda p: (p not in self._right, scenarios.index(p.scenario), p))
         found = self._kill(fault, place.scenario, attempt, only=place.schedule)
         clear = found and (found.ratio is None or found.ratio >= LEAST[self._unit.dtype])
@@ -125,14 +125,14 @@ class Mutations:
     def _kill(
         self, fault: Fault, scenario: str, attempt: Attempt, *, only: str = ""
     ) -> Kill | None:
-        """The kill by the scenario, or by ``only`` one of its schedules."""
+        """The kill by the scenario, or by its one schedule ``only``."""
         case, chosen = self._case(scenario), (only,) if only else ()
         if (scenario, only) not in self._right:
             self._right[scenario, only] = self._session.run(case, only=chosen)
         right = attempt.right[scenario] = self._right[scenario, only]
         if _refused(right):
             return None
-        # Later findings matter only for which checks alone detect a fault.
+        # Later findings matter only to know which checks detect a fault alone.
         until = None if self._unit.every_scenario else partial(enough, fault, right)
 
         def around(schedule: str) -> AbstractContextManager[None]:
@@ -189,7 +189,7 @@ def undetected(tried: Sequence[str], attempt: Attempt) -> tuple[Outcome, str]:
 
 
 def _noise(attempt: Attempt) -> float | None:
-    """The largest ratio of the runs without the fault, except those known to be wrong."""
+    """The largest ratio of the runs without the fault, except runs known to be wrong."""
     results = attempt.right.values()
     return max((r.ratio for r in results if r.verdict.good and r.ratio is not None), default=None)
 
@@ -215,7 +215,7 @@ def _signal(findings: Sequence[Finding]) -> float | None:
 
 
 def trials(registry: Registry, unit: Unit) -> tuple[Trial, ...]:
-    """All trials of a unit; not applicable if the family can't be loaded or described."""
+    """All trials of a unit; not applicable if the family cannot be loaded or described."""
     faults = [registry.faults[name] for name in unit.faults]
     try:
         mutations = Mutations(registry, unit)
@@ -226,7 +226,7 @@ def trials(registry: Registry, unit: Unit) -> tuple[Trial, ...]:
 
 
 def halves(unit: Unit) -> tuple[Unit, ...]:
-    """The unit in two, to find the fault that ends its process; empty for a single fault."""
+    """The two halves of the unit, to find a fault that ends its process; empty for one fault."""
     middle = len(unit.faults) // 2
     parts = (unit.faults[:middle], unit.faults[middle:]) if middle else ()
     return tuple(msgspec.structs.replace(unit, faults=part) for part in parts)
@@ -238,7 +238,7 @@ def without(registry: Registry, unit: Unit, why: str) -> tuple[Trial, ...]:
 
 
 def crashed(registry: Registry, unit: Unit) -> tuple[Trial, ...]:
-    """The trials of faults that ended their process: they survive, as no check could report."""
+    """The trials of faults that ended their process: they survive, as no check could run."""
     return _untried(registry, unit, Outcome.SURVIVED, "its process crashed")
 
 

@@ -1,4 +1,4 @@
-"""Extends tiers: the schedules that catch newer faults, without choosing all of them anew."""
+"""Extends tiers by schedules that catch newer faults, without choosing all from scratch."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def extended(
     families: Mapping[str, Family],
     rate: float,
 ) -> Choice:
-    """The choice with as few more schedules as catch the part ``rate`` of what ``kills`` has.
+    """The choice with as few added schedules as catch the part ``rate`` of ``kills``.
 
     Args:
-        tier: its name.
-        library: whose choice it is.
-        choice: what the tier plays of the library today.
-        kills: what is known to catch each fault.
-        names: of the library's schedules.
-        families: by ``library/family``.
+        tier: the name of the tier.
+        library: the library of the choice.
+        choice: the tier's current choice for the library.
+        kills: the places known to catch each fault.
+        names: the names of the library's schedules.
+        families: the families by ``library/family``.
         rate: the least part of the pairs of a fault and a family.
     """
     mine = {
@@ -58,13 +58,13 @@ def extended(
             if _plays_if_kept(tier, library, choice, families[name], place)
         )
         if not gain:
-            break  # only families that represent no kind miss it: they do not play such rungs
+            break  # only families that represent no kind miss it, and they do not run such rungs
         choice = _with(choice, max(sorted(gain), key=gain.__getitem__), names)
     return msgspec.structs.replace(choice, killed=len(mine) - len(left), of=len(mine))
 
 
 def schedule_names(library: str, results: Iterable[CaseResult]) -> Names:
-    """The schedules of each scenario: those that were played, and those that a tier left out."""
+    """The schedules of each scenario, including schedules that a tier left out."""
     names: dict[str, set[str]] = {}
     for result in results:
         if result.engine == library:
@@ -74,13 +74,13 @@ def schedule_names(library: str, results: Iterable[CaseResult]) -> Names:
 
 
 def _plays_if_kept(tier: str, library: str, choice: Choice, family: Family, place: Place) -> bool:
-    """Whether the family would play the schedule if the tier left nothing out by itself."""
+    """Whether the family would run the schedule if the tier itself left nothing out."""
     bare = msgspec.structs.replace(choice, left_out={})
     return played(Tier(tier, {library: bare}), family, place)
 
 
 def _with(choice: Choice, place: Place, names: Names) -> Choice:
-    """The choice that plays the place, too: globs that cover it become the other names."""
+    """The choice with the place added: globs that left it out become the other names."""
     globs = choice.left_out.get(place.scenario, ())
     known = names.get(place.scenario, frozenset())
     kept: set[str] = set()

@@ -1,8 +1,8 @@
 """Chooses tiers: the cheapest schedules that still catch the faults which the full ladder catches.
 
-A weighted set cover, solved greedily: the schedule that catches most faults per second of all
-families comes first. A fault that a rung about the model catches must be caught by one of those:
-families that represent no kind play nothing else.
+A weighted set cover, solved greedily: the schedule that catches most faults per second over all
+families comes first. A fault that a rung about the model catches must stay caught by such a rung,
+because families that represent no kind run nothing else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from conformance.run.tiers import Choice, Globs, Tier
 QUICK_RATE = 0.98
 """The least part of the full ladder's kills that the quick tier keeps."""
 
-# Their outcome hangs on the engine and the kind of cache, not on the model; or they are long.
+# Their outcome depends on the engine and the kind of cache, not on the model; or they are long.
 OF_KINDS: Globs = {
     "cancelled": ("decode_of_eight",),
     "chunked": ("long",),
@@ -42,21 +42,21 @@ OF_KINDS: Globs = {
     "window": ("even", "turns"),
 }
 _MEDIA = re.compile("image|audio|video")
-# What was found once is always played again.
+# Counterexamples found earlier are always run.
 _ALWAYS = "corpus"
-# Even a schedule that took no time is not free.
+# A schedule that took no time still has a cost.
 _LEAST_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """What one library's families played in a whole run, and what it cost.
+    """The places that one library's families ran in a whole run, and their cost.
 
     Attributes:
-        seconds: of each place, over all families that play it in the default tier.
-        cases: for each family and scenario its places.
-        oracle_only: scenarios that play no engine, in ladder order.
-        whole: seconds of the whole run.
+        seconds: the seconds of each place, over all families that run it in the default tier.
+        cases: the places of each family and scenario.
+        oracle_only: scenarios that run no engine, in ladder order.
+        whole: the seconds of the whole run.
     """
 
     seconds: dict[Place, float]
@@ -75,11 +75,11 @@ def choose(
     """The choice of each tier for a library, from a whole run of its engine.
 
     Args:
-        library: whose families.
-        results: of the full ladder.
-        kills: what the full ladder catches.
-        families: by ``library/family``.
-        oracle_only: the scenarios that play no engine, in ladder order.
+        library: the library.
+        results: the results of the full ladder.
+        kills: the kills of the full ladder.
+        families: the families by ``library/family``.
+        oracle_only: the scenarios that run no engine, in ladder order.
     """
     ran = tuple(results)
     ladder = _ladder(library, ran, families, oracle_only)
@@ -138,7 +138,7 @@ def _ladder(
 def _cover(
     wanted: Iterable[frozenset[Place]], seconds: Mapping[Place, float], rate: float
 ) -> frozenset[Place]:
-    """Places, one of which is in each of the sets, or in as many of them as the rate asks."""
+    """Places that cover each of the sets, or as many of them as the rate requires."""
     left = [places & seconds.keys() for places in wanted]
     allowed = len(left) - math.ceil(len(left) * rate)
     chosen: set[Place] = set()
@@ -152,7 +152,7 @@ def _cover(
 
 
 def _represented(ladder: Ladder, chosen: frozenset[Place]) -> frozenset[Place]:
-    """More places, the cheapest, so that every rung about the model plays something."""
+    """The cheapest further places, so that every rung about the model runs something."""
     more: set[Place] = set()
     for places in ladder.cases.values():
         open_ = {place for place in places if not _of_kinds(place)}
@@ -162,7 +162,7 @@ def _represented(ladder: Ladder, chosen: frozenset[Place]) -> frozenset[Place]:
 
 
 def _without(ladder: Ladder, chosen: frozenset[Place]) -> Globs:
-    """What is left out if only these places are played; a whole scenario as ``*``."""
+    """Globs of what is left out if only these places are run; a whole scenario is ``*``."""
     left: dict[str, tuple[str, ...]] = {}
     for scenario in sorted({place.scenario for place in ladder.seconds}):
         all_of = [place for place in ladder.seconds if place.scenario == scenario]
@@ -175,7 +175,7 @@ def _without(ladder: Ladder, chosen: frozenset[Place]) -> Globs:
 def _seconds(
     library: str, results: Iterable[CaseResult], tier: Tier, families: Mapping[str, Family]
 ) -> float:
-    """What of a whole run's time the tier plays."""
+    """The part of a whole run's time that the tier takes."""
     total = 0.0
     for result in results:
         family = families[f"{library}/{result.family}"]
@@ -189,7 +189,7 @@ def _seconds(
 
 
 def _general(place: Place) -> Place:
-    """The place with any kind of media for the one that its schedule names."""
+    """The place with any kind of media in place of the kind that its schedule names."""
     return Place(place.scenario, _MEDIA.sub("*", place.schedule))
 
 

@@ -1,6 +1,6 @@
 """Properties of functions that need no model, by the library that has the functions.
 
-Their base is in ``core/properties.py``, what both libraries share in ``backend/``.
+Their base is in ``core/properties.py``; properties that both libraries share are in ``backend/``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _OWN = ("mlx_lm", "mlx_vlm")
 
 
 def properties_of(registry: Registry) -> dict[str, Sequence[Property | Unavailable]]:
-    """Those of each library: this project's own, and those that its plugin gives."""
+    """The properties of each library: this project's own, and the plugins' properties."""
     found: dict[str, Sequence[Property | Unavailable]] = {}
     for name, library in registry.libraries.items():
         own = importlib.import_module(f"{__name__}.{name}").properties() if name in _OWN else ()

@@ -31,7 +31,7 @@ class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
         ratio: the largest difference over its noise.
         difference: the largest difference, in nats.
         noise: the largest noise, in nats.
-        place: the first that counts as wrong, ``None`` if none does.
+        place: the first place that counts as wrong, ``None`` if none does.
     """
 
     ratio: float
@@ -41,7 +41,7 @@ class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """A known cause of what was found."""
+    """A known cause of a difference."""
 
     wrong: str
     at: str
@@ -49,17 +49,17 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one family.
+    """The result of one family.
 
     Attributes:
         words: the reason, if any: the error message of the side that failed.
         reading: the library's pass over all tokens, compared with the torch model's.
-        stream: its single stream, with a cache, compared with growing prefixes in torch.
-        generated: ``generate`` of transformers with its cache, compared with the same.
+        stream: the library's single stream, with a cache, compared with growing prefixes in torch.
+        generated: transformers' ``generate`` with its cache, compared with these prefixes.
         proof: the reading with the changes of all causes.
-        tokens: greedy tokens of the torch model, and those of the library.
+        tokens: greedy tokens of the torch model, and of the library.
         effective: how many of ``parameters`` change the logprobs if 1 % of noise is added to them.
-        ineffective: the others.
+        ineffective: the parameters that do not.
         saved: the reading with the ``config.json`` that transformers itself writes.
     """
 
@@ -94,7 +94,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def wrong(self) -> set[str]:
-        """Which of the two the causes are in."""
+        """Which of the two sides the causes are in."""
         return {cause.wrong for cause in self.causes}
 
     @property
@@ -104,7 +104,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def expected(self) -> bool:
-        """Whether it is as expected: it agrees without known causes, or its causes explain it."""
+        """Whether the result is expected: it agrees without known causes, or they explain it."""
         if self.state is State.AGREES:
             return not self.causes
         if self.state in (State.ABSENT, State.MISSING):

@@ -8,13 +8,14 @@ from conformance.core import numerics
 from conformance.core.numerics import Envelope
 from conformance.power.transformers_check.check_results import Reading
 
-# Of a difference over its noise. Implementations that agree stay below 1.6; an epsilon of 1e-5 in
-# place of 1e-6, the smallest defect that was found, gives 3.5 and more (see docs/verification.md).
+# Bounds the ratio of a difference to its noise. Implementations that agree stay below 1.6; an
+# epsilon of 1e-5 in place of 1e-6, the smallest defect found, gives 3.5 and more (see
+# docs/verification.md).
 LIMIT = 2.5
 
 
 def logprobs(logits: np.ndarray) -> np.ndarray:
-    """Normalised in float64, float32 out; the last axis is the vocabulary."""
+    """Logprobs in float32, normalised in float64; the last axis is the vocabulary."""
     wide = logits.astype(np.float64)
     wide -= wide.max(axis=-1, keepdims=True)
     normal = wide - np.log(np.exp(wide).sum(axis=-1, keepdims=True))
@@ -24,14 +25,14 @@ def logprobs(logits: np.ndarray) -> np.ndarray:
 def noise(
     runs: np.ndarray, base: np.ndarray, want: np.ndarray, exact: np.ndarray | None
 ) -> Envelope:
-    """How far apart rounding alone may move the two.
+    """The differences between both sides that rounding alone may cause.
 
-    It is the effect of perturbing the library's layers, and of float32 on the other side.
+    They are the effects of perturbing the library's layers, and of float32 on the other side.
 
     Shapes:
         runs: ``[runs, places, vocab]``, logprobs of perturbed passes of the library.
         base: ``[places, vocab]``, the same unperturbed.
-        want, exact: ``[places, vocab]``, the other side's in float32 and in float64.
+        want, exact: ``[places, vocab]``, the other side's logprobs in float32 and in float64.
     """
     every = runs if exact is None else np.concatenate([runs, (base + (exact - want))[None]])
     return numerics.envelope_of(every, base, floor=numerics.floor("float32", want))
@@ -43,7 +44,7 @@ def last(envelope: Envelope, count: int) -> Envelope:
 
 
 def read(got: np.ndarray, want: np.ndarray, envelope: Envelope) -> Reading:
-    """How far ``got`` is from ``want``, both logprobs ``[places, vocab]``."""
+    """The difference of ``got`` from ``want``, both logprobs ``[places, vocab]``."""
     found = numerics.deviation(got, want, envelope)
     bad = found.ratio > LIMIT
     return Reading(

@@ -9,9 +9,9 @@ from conformance.core.weights import draw
 from conformance.power.transformers_check.known_differences import Change, merged, without
 
 STEPS = 8
-"""Greedy tokens."""
+"""The number of greedy tokens."""
 PROMPT = 28
-"""The least number of tokens of a prompt, and of windows that it spans:"""
+"""The least number of tokens of a prompt, and of windows that it spans."""
 WINDOWS = 3
 
 

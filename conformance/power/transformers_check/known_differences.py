@@ -21,15 +21,15 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         both: fields of the config that both sides get.
         transformers: fields of the config that only transformers gets.
-        drop: fields that transformers does not get; ``text_config.x`` is one of the text tower.
-        leave: parameters, by glob of the new path, that the checkpoint does not hold.
+        drop: fields that transformers does not get; ``text_config.x`` is a field of the text tower.
+        leave: parameters, by glob of the new path, that the checkpoint leaves out.
         null: fields that both sides get as null.
         tower: transformers gets only this table of the config.
         plain: the checkpoint has the torch model's own names and shapes, not published ones.
-        auto: the ``Auto`` class, where a model type has two.
+        auto: the ``Auto`` class, if a model type has two.
         modules: attributes of torch modules by glob, ``*.norm.variance_epsilon``.
         weights: parameters of the torch model by glob, all set to one number.
-        rename: regular expressions for parameter paths, and what they become in the checkpoint.
+        rename: regular expressions for parameter paths, and their names in the checkpoint.
         transpose: parameters, by glob of the new path, whose last two axes the checkpoint swaps.
     """
 
@@ -48,15 +48,15 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Adjustment(Change, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The two name or default a field differently, and neither is wrong; ``why`` says how."""
+    """The sides name or default a field differently, and neither is wrong; ``why`` says how."""
 
     why: str
 
 
 class Cause(Change, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why the two disagree. The proof: with the changes of all causes they agree.
+    """A cause of disagreement, proved if both sides agree with the changes of all causes.
 
-    ``wrong`` is which of the two is wrong; ``at`` is the file and line, in its installed release.
+    ``wrong`` is the side that is wrong; ``at`` is the file and line in its installed release.
     """
 
     wrong: str
@@ -65,7 +65,7 @@ class Cause(Change, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The known differences of one family; ``absent`` says what transformers lacks of it."""
+    """The known differences of one family; ``absent`` says what transformers lacks for it."""
 
     adjust: tuple[Adjustment, ...] = ()
     cause: tuple[Cause, ...] = ()
@@ -76,13 +76,13 @@ def load_known(path: Path = FILE) -> dict[str, Known]:
     """The known differences, by family.
 
     Raises:
-        FamilyError: the file is missing or malformed; names the field.
+        FamilyError: the file is missing or malformed; the message names the field.
     """
     return typed(read_toml(path, FamilyError), dict[str, Known], str(path), FamilyError)
 
 
 def merged(config: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with ``fields`` put into it; a table goes into the table that is there."""
+    """The config with ``fields`` added; tables are merged into existing tables."""
     result = copy.deepcopy(dict(config))
     for name, value in fields.items():
         inner = result.get(name)
@@ -94,7 +94,7 @@ def merged(config: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, An
 
 
 def without(config: Mapping[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
-    """The config without ``fields``, each by its path with dots."""
+    """The config without ``fields``, which are dotted paths."""
     result = copy.deepcopy(dict(config))
     for field in fields:
         *path, last = field.split(".")

@@ -1,4 +1,4 @@
-"""Writes into the provenance of goldens that they were verified."""
+"""Records verifications in the provenance of goldens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conformance.tools.golden.paths import golden_path
 
 
 def write_verified(root: Path, results: Sequence[Result]) -> str:
-    """Write each family's verification into its golden, or remove it where it no longer holds.
+    """Write each family's verification into its golden, or remove it if it no longer holds.
 
     Raises:
         GoldenError: a golden is damaged, or cannot be written.
@@ -39,7 +39,7 @@ def remove_verified(path: Path) -> bool:
     """Remove the verification from a golden; returns whether there was one.
 
     Raises:
-        GoldenError: it is damaged, or cannot be written.
+        GoldenError: the golden is damaged, or cannot be written.
     """
     golden = load_golden(path)
     if golden.provenance.verified is None:
@@ -50,9 +50,9 @@ def remove_verified(path: Path) -> bool:
 
 
 def verification(result: Result) -> Verification:
-    """The verification as a golden holds it: the version, and the deviations from its family.
+    """The verification for a golden: the version, and the deviations from its family.
 
-    Those are fields that both sides got, and defects of the other side that were worked around.
+    Deviations are fields that both sides got, and worked-around defects of the other side.
     """
     agreed = result.stream if result.state is State.AGREES else result.proof
     assert agreed is not None

@@ -33,7 +33,7 @@ def placed(text: str, table: str) -> str:
 
 
 def _spread(results: Sequence[Result]) -> str:
-    """The range of the ratios, of families that agree and of the others."""
+    """The ranges of the ratios of families that agree, and of the others."""
     agree = [result for result in results if result.state is State.AGREES]
     good = sorted(r.reading.ratio for r in agree if r.reading)
     proofs = sorted(r.proof.ratio for r in results if r.proof)
@@ -125,7 +125,7 @@ def _nats(reading: Reading | None) -> str:
 
 
 def _saved(result: Result) -> str:
-    """What the library makes of the config that transformers writes."""
+    """The library's result with the config that transformers writes."""
     if result.saved is None:
         return "not loaded"
     return "agrees" if result.saved.place is None else f"{result.saved.difference:.1e} nats off"

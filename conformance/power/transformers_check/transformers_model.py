@@ -24,7 +24,7 @@ from conformance.core.weights import draw, make_weights
 from conformance.power.transformers_check.known_differences import Change
 
 _SPECIAL = ("pad_token_id", "bos_token_id", "eos_token_id")
-# The most parameters of a tiny model: a size that a config leaves out is that of a real model.
+# The most parameters of a tiny model: sizes that a config leaves out default to a real model's.
 LARGEST = 20_000_000
 # Towers that text does not use: their parameters have no effect.
 TOWERS = ("*vision*", "*visual*", "*multi_modal*", "*mm_projector*", "*patch_merge*", "*audio*")
@@ -39,10 +39,10 @@ class Answer:
     Attributes:
         tokens: greedy, from growing prefixes without a cache.
         whole: logits ``[len(prompt) + len(tokens) - 1, vocab]`` of one pass over all.
-        exact: the same in float64, ``None`` for a model that can't be run so.
+        exact: the same in float64, ``None`` for a model that cannot run in float64.
         growing: logits ``[len(tokens), vocab]``, each from a pass over its prefix.
         cached: the same from ``generate`` with its cache, ``None`` if it failed.
-        error: the error then.
+        error: the error of ``generate``.
     """
 
     tokens: tuple[int, ...]
@@ -68,7 +68,7 @@ def auto_class(model_type: str, name: str = "") -> Any:
     """The ``Auto`` class that makes this model type, or ``None`` if transformers has none.
 
     Args:
-        name: of the class to use; by default a plain language model before others.
+        name: the class to use; by default a plain language model before others.
     """
     if model_type not in configuration_auto.CONFIG_MAPPING_NAMES:
         return None
@@ -82,10 +82,10 @@ def auto_class(model_type: str, name: str = "") -> Any:
 
 
 def build(config: Mapping[str, Any], auto: str = "") -> Any:
-    """A model in float32 with eager attention and eager experts, its weights not yet drawn.
+    """A model in float32 with eager attention and eager experts, before weights are drawn.
 
     Raises:
-        ModelError: it would have the size of a real model.
+        ModelError: the model would have the size of a real one.
     """
     torch.set_num_threads(1)
     kind = configuration_auto.CONFIG_MAPPING[config["model_type"]]
@@ -111,7 +111,7 @@ def parameters(model: Any) -> dict[str, torch.Tensor]:
 
 
 def fill(model: Any, recipe: Recipe, *, seed: int) -> None:
-    """Draw all parameters by the family's recipe, without rules for names that torch lacks."""
+    """Draw all parameters by the family's recipe, except rules for names that torch lacks."""
     found = parameters(model)
     rules = tuple(r for r in recipe.rules if any(fnmatchcase(path, r.match) for path in found))
     recipe = msgspec.structs.replace(recipe, rules=rules)
@@ -148,7 +148,7 @@ def _matching(names: Iterable[str], pattern: str) -> list[str]:
 
 
 def save(model: Any, folder: Path, changes: Sequence[Change]) -> None:
-    """Save an ordinary checkpoint, in the published format but for the changes."""
+    """Save an ordinary checkpoint, in the published format except for the changes."""
     model.generation_config = transformers.GenerationConfig()
     plain = any(change.plain for change in changes)
     model.save_pretrained(folder, save_original_format=not plain)
@@ -167,7 +167,7 @@ def save(model: Any, folder: Path, changes: Sequence[Change]) -> None:
 
 
 def answer(model: Any, prompt: Sequence[int], steps: int) -> Answer:
-    """The greedy answer to a prompt, computed in every way that transformers has."""
+    """The greedy answer to a prompt, computed in each way that transformers offers."""
     tokens: list[int] = []
     rows = []
     for _ in range(steps):
@@ -215,7 +215,7 @@ def _generated(model: Any, prompt: Sequence[int], steps: int) -> tuple[np.ndarra
 def ineffective(
     model: Any, tokens: Sequence[int], moved: Callable[[np.ndarray], bool]
 ) -> tuple[int, tuple[str, ...]]:
-    """The number of parameters, and those that change nothing when 1 % of noise is added to them.
+    """The number of parameters, and the names of those without effect when 1 % of noise is added.
 
     Args:
         moved: whether logits of all ``tokens`` differ by more than noise.

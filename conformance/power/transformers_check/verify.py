@@ -58,7 +58,7 @@ class Compared:
 
 
 def verify(family: Family, library: Library, known: Known) -> Result:
-    """Compare the library's implementation of the family with that of transformers."""
+    """Compare the library's implementation of the family with transformers' implementation."""
     start = time.perf_counter()
     transformers_model.silence_logging()
     made = tuple(known.adjust)
@@ -93,7 +93,7 @@ def _compared(
     *,
     thorough: bool = True,
 ) -> Result:
-    """The result with its readings, or with the state and the message of what failed."""
+    """The result with its readings, or with the state and message of the failure."""
     with tempfile.TemporaryDirectory(prefix="conformance-") as name:
         folder = Path(name)
         config, theirs = changed(family, changes)
@@ -132,7 +132,7 @@ def _torch_model(family: Family, config: dict[str, Any], changes: tuple[Change, 
 def _run(
     family: Family, library: Library, folder: Path, config: dict[str, Any], other: Other
 ) -> Compared:
-    """Load the checkpoint with the family's own config; both sides' passes, and their noise."""
+    """Load the checkpoint with the family's own config; returns both sides' passes and noise."""
     file = folder / "config.json"
     saved = json.loads(file.read_text(encoding="utf-8"))
     # Published checkpoints name their architecture; mlx-lm distinguishes some models by it.
@@ -184,7 +184,7 @@ def _read(result: Result, family: Family, library: Library, found: Compared) -> 
     assert solo.logprobs is not None
     growing = comparing.logprobs(found.other.answer.growing)
     tail = comparing.last(found.envelope, STEPS)
-    # After another token the distributions are of another text.
+    # After a different token, the distributions belong to a different text.
     same = next(
         (
             i
@@ -209,7 +209,7 @@ def _read(result: Result, family: Family, library: Library, found: Compared) -> 
 def _thorough(
     result: Result, family: Family, library: Library, folder: Path, found: Compared
 ) -> Result:
-    """The result with what a proof does not need: parameters with effect, and two more readings."""
+    """The result with additions that a proof does not need: effective parameters, two readings."""
     every = prompt_of(family) + found.other.answer.tokens[:-1]
 
     def moved(logits: np.ndarray) -> bool:
@@ -242,7 +242,7 @@ def _generated(found: Compared) -> Reading | None:
 def _as_saved(
     family: Family, library: Library, folder: Path, found: Compared
 ) -> tuple[Reading | None, str]:
-    """The same checkpoint with the config that transformers wrote."""
+    """The reading of the same checkpoint with the config that transformers wrote."""
     (folder / "config.json").write_text(json.dumps(found.saved), encoding="utf-8")
     try:
         model = _loaded(family, library, folder)

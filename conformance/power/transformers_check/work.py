@@ -1,4 +1,4 @@
-"""The work of one worker process, and reading of saved results."""
+"""The work of one worker process, and the reading of saved results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_installed() -> None:
     """Check that the optional packages are installed, without importing them.
 
     Raises:
-        Unsupported: one is missing; says how to install it.
+        Unsupported: a package is missing; the message says how to install it.
     """
     for package in ("torch", "transformers"):
         if importlib.util.find_spec(package) is None:
@@ -40,8 +40,8 @@ def load_results(path: Path, patterns: Sequence[str]) -> list[Result]:
     """The results of a file, for families that match the globs.
 
     Raises:
-        ResultError: the file is malformed; names the line.
-        ConformanceError: a glob matches none.
+        ResultError: the file is malformed; the message names the line.
+        ConformanceError: a glob matches no result.
     """
     lines = read_text(path, ResultError).split("\n")
     places = ((f"{path}, line {n}", line) for n, line in enumerate(lines, 1) if line.strip())

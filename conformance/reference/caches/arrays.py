@@ -12,11 +12,11 @@ from conformance.reference.caches import layout
 
 
 class RowwiseArrays(ArraysCache):
-    """States are stacked when the pass begins and split when it ends.
+    """Stacks states when the pass begins and splits them when it ends.
 
-    A subclass, because models check ``isinstance``. ``lengths`` gives a model where each row's
-    tokens end; it stays unset if all rows have one length, so that nothing is gathered needlessly.
-    A new row has zeros where others have a state, which is the initial state of all models but one
+    This is a subclass because models check ``isinstance``. ``lengths`` shows a model where each
+    row's tokens end; it stays unset if all rows have one length, to avoid a needless gather.
+    A new row has zeros where others have a state: the initial state of all models except one
     (``mlx_lm/models/recurrent_gemma.py:157``).
     """
 
@@ -31,7 +31,7 @@ class RowwiseArrays(ArraysCache):
 
     @property
     def batch_size(self) -> int:
-        """Rows of the pass."""
+        """The number of rows of the pass."""
         return len(self._caches)
 
     def commit(self) -> None:
@@ -44,7 +44,7 @@ class RowwiseArrays(ArraysCache):
 
 
 def _stack(states: Sequence[mx.array | None]) -> mx.array | None:
-    """``[1, ...]`` of each row as ``[rows, ...]``; ``None`` if no row has a state yet."""
+    """The rows' ``[1, ...]`` as ``[rows, ...]``; ``None`` if no row has a state yet."""
     known = next((state for state in states if state is not None), None)
     if known is None:
         return None

@@ -3,9 +3,9 @@
 ``ChunkedKVCache`` and caches that a model defines itself have no batched form in the library: the
 model makes its masks from one offset (``mlx_lm/models/llama4.py:232``,
 ``mlx_lm/models/deepseek_v41.py:974``), and its cache keeps groups that are full for every row at
-once. No padding makes that right for rows of unequal history, so such rows have passes of their
-own; rows of equal history have arrays of equal shapes, which are stacked as they are. All layers of
-such a model are stacked so, and the model gets caches of its own classes.
+once. No padding makes this right for rows of unequal history, so such rows have separate passes.
+Rows of equal history have arrays of equal shapes, which are stacked unchanged. All layers of such a
+model are stacked in this way, and the model gets caches of its own classes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ APART = (
 
 
 def stack(caches: Sequence[Any]) -> Any:
-    """A cache of the same class with all rows. The rows' own caches stay as they are.
+    """A cache of the same class with all rows; the rows' own caches do not change.
 
     Raises:
         ValueError: the rows differ in more than their numbers.
@@ -50,7 +50,7 @@ def split(stacked: Any, caches: Sequence[Any]) -> None:
 
 
 def numbers(cache: Any) -> tuple[Hashable, ...]:
-    """All attributes of a cache that are no arrays, and the names of its arrays."""
+    """All attributes of a cache that are not arrays, and the names of its arrays."""
     items = vars(cache).items()
     return tuple((name, "array" if isinstance(v, mx.array) else v) for name, v in items)
 

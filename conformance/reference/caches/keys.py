@@ -18,8 +18,8 @@ class RowwiseKeys:
     MLA's latents go through here too: they are keys and values of one head.
 
     Attributes:
-        offset: int32 ``[rows]``, the position of each row's first new token; after an update it
-            it is larger by the columns of the pass, as a single stream's is.
+        offset: int32 ``[rows]``, the position of each row's first new token; after an
+            update it is larger by the columns of the pass, as in a single stream.
         keys: the result of the last update; ``values`` likewise.
     """
 
@@ -34,7 +34,7 @@ class RowwiseKeys:
 
     @staticmethod
     def _kept(cache: Any) -> int:
-        """How many keys from before the pass a row's new tokens can see."""
+        """The number of keys from before the pass that a row's new tokens can see."""
         return int(cache.offset)
 
     def _fetched(self, cache: Any, fetched: tuple[Any, Any]) -> tuple[Any, Any]:  # noqa: ARG002
@@ -42,12 +42,12 @@ class RowwiseKeys:
         return fetched
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[Any, Any]:
-        """Append its new tokens to each row's cache, and no padding.
+        """Append new tokens to each row's cache, without padding.
 
         Args:
             keys: ``[rows, heads, length, dim]``; ``values`` likewise.
 
-        Returns: keys and values, ``[rows, heads, width, dim]`` each; of quantized caches three
+        Returns: keys and values, ``[rows, heads, width, dim]`` each; for quantized caches, three
             arrays each.
         """
         length = keys.shape[2]
@@ -55,7 +55,7 @@ class RowwiseKeys:
         parts = []
         for index, (cache, row) in enumerate(zip(self._caches, self._rows, strict=True)):
             mine = slice(index, index + 1)
-            # Real tokens alone: [1, heads, new, dim] each.
+            # Only real tokens: [1, heads, new, dim] each.
             new = (keys[mine, :, : row.new], values[mine, :, : row.new])
             fetched = self._fetched(cache, cache.update_and_fetch(*new))
             parts.append(tree_map(lambda x: layout.pad(x, columns), fetched))
@@ -81,11 +81,11 @@ class RowwiseKeys:
         return None
 
     def commit(self) -> None:
-        """Nothing to do: the rows' caches were updated in the pass."""
+        """Do nothing: the rows' caches were updated in the pass."""
 
     @property
     def state(self) -> list[Any]:
-        """The rows' own."""
+        """The states of the rows' own caches."""
         return [cache.state for cache in self._caches if not cache.empty()]
 
     def empty(self) -> bool:
@@ -96,19 +96,19 @@ class RowwiseKeys:
 class RowwiseWindow(RowwiseKeys):
     """``RotatingKVCache`` of each row.
 
-    The mask is made from columns and not from positions, as the single stream does it: with
-    ``keep`` the first columns are older than the window.
+    The mask is made from columns instead of positions, like in the single stream: with ``keep``
+    the first columns are older than the window.
     """
 
     @staticmethod
     def _kept(cache: Any) -> int:
         stored = 0 if cache.empty() else min(cache.offset, cache.keys.shape[2])
-        # One token overwrites the oldest; several are appended to what is left for the first.
+        # One token overwrites the oldest; several are appended to the keys that the first one sees.
         return int(min(stored, cache.max_size - 1))
 
     def _fetched(self, cache: Any, fetched: tuple[Any, Any]) -> tuple[Any, Any]:  # noqa: ARG002
-        # The ring's own order would put each row's keys into other columns. The method is private:
-        # nothing public says where the ring begins.
+        # The ring's own order would put each row's keys into different columns. The method is
+        # private, as no public one returns where the ring begins.
         return cache._temporal_order(cache.keys), cache._temporal_order(cache.values)
 
     def _window(self) -> int | None:

@@ -1,14 +1,14 @@
 """The columns of a row's keys in the padded batch, and which of them each query may see.
 
-Position ``p`` of every row is in column ``p``, and padding is on the right, of queries and of keys:
-so what a model does with absolute columns (blocks, sinks, learned positions) is right::
+Position ``p`` of every row is in column ``p``, and queries and keys are padded on the right, so a
+model's use of absolute columns (blocks, sinks, learned positions) is right::
 
     row of 3 + 2 tokens   k k k n n . .      k: kept from before   n: new   .: padding
     row of 0 + 4 tokens   n n n n . . .
     row of 6 + 1 tokens   k k k k k k n
 
-A rotating cache returns its keys in the order of time, so that their columns are positions minus
-the same number for each key of the row.
+A rotating cache returns its keys in the order of time, so each column is a position minus a number
+that is the same for all keys of the row.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ import mlx.core as mx
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a pass: ``kept`` keys from before that are still seen, and ``new`` tokens."""
+    """One row of a pass: ``kept`` earlier keys that are still seen, and ``new`` tokens."""
 
     kept: int
     new: int
 
     @property
     def total(self) -> int:
-        """Columns of keys that the row fills."""
+        """The number of key columns that the row fills."""
         return self.kept + self.new
 
 
 def width(rows: Sequence[Row]) -> int:
-    """Columns of keys of the batch."""
+    """The number of key columns of the batch."""
     return max(row.total for row in rows)
 
 
@@ -46,7 +46,7 @@ def pad(x: mx.array, columns: int) -> mx.array:
 def own(x: mx.array, row: int) -> mx.array:
     """Row ``row`` of ``[rows, ...]`` as ``[1, ...]`` in a buffer of its own.
 
-    A slice would keep the whole batch in memory; ``mx.contiguous`` leaves one of a small batch.
+    A slice would keep the whole batch in memory; ``mx.contiguous`` does so for small batches.
     """
     return x[mx.array([row])]
 
@@ -55,8 +55,8 @@ def mask(rows: Sequence[Row], length: int, window: int | None) -> mx.array:
     """Which keys each query sees: causal, within ``window`` columns, and no padding.
 
     Args:
-        length: columns of queries; a row's last ``length - row.new`` are padding, and see what its
-            last real query sees, so that no value is undefined.
+        length: columns of queries; a row's last ``length - row.new`` are padding, and see the same
+            keys as its last real query, so that no value is undefined.
 
     Returns: bool ``[rows, 1, length, width]``.
     """

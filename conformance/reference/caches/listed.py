@@ -7,7 +7,7 @@ from typing import Any
 
 
 class RowwiseList:
-    """Each cache of the list wraps the rows' caches at that index.
+    """A list of caches, each of which wraps the rows' caches at its index.
 
     Args:
         wrap: makes the batch cache for one index, of any kind.
@@ -26,13 +26,13 @@ class RowwiseList:
         return self.caches[index]
 
     def commit(self) -> None:
-        """Commit each of them."""
+        """Commit each cache of the list."""
         for cache in self.caches:
             cache.commit()
 
     @property
     def state(self) -> list[Any]:
-        """The rows' own."""
+        """The states of the rows' own caches."""
         return [cache.state for cache in self.caches if not cache.empty()]
 
     def empty(self) -> bool:

@@ -1,4 +1,4 @@
-"""Chooses the batch cache for each kind of cache, and says which rows may go together."""
+"""Chooses the batch cache for each kind of cache, and which rows may share a pass."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def wrap(caches: Sequence[Any], lengths: Sequence[int]) -> Any:
     """One layer's batch cache around the caches of its rows.
 
     Args:
-        caches: of each row, all of one kind.
-        lengths: new tokens of each row in this pass.
+        caches: the cache of each row, all of one kind.
+        lengths: the number of new tokens of each row in this pass.
     """
     if type(caches[0]) is library.CacheList:
         return RowwiseList(caches, lengths, wrap)
@@ -40,12 +40,12 @@ def must_be_even(caches: Sequence[Any]) -> bool:
 
 
 def history(caches: Sequence[Any]) -> tuple[Hashable, ...]:
-    """What must be equal in rows that can only be stacked."""
+    """The values that must be equal in rows that can only be stacked."""
     return tuple(even.numbers(leaf) for leaf in leaves(caches))
 
 
 def signature(caches: Sequence[Any]) -> tuple[str, ...]:
-    """The kinds of caches of a row: rows of other kinds can't share a pass with it."""
+    """The kinds of caches of a row: rows with different kinds cannot share a pass."""
     return tuple(type(leaf).__name__ for leaf in leaves(caches))
 
 

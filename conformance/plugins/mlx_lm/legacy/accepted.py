@@ -1,4 +1,4 @@
-"""Arguments for functions of releases that take fewer of them."""
+"""Arguments for functions that take fewer of them in old releases."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from conformance.core.errors import Unsupported
 
 
 def accepted(taker: Callable[..., Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """``wanted`` without what is ``None`` and that ``taker`` has no parameter for.
+    """``wanted`` without the ``None`` values for which ``taker`` has no parameter.
 
     Raises:
-        Unsupported: it has no parameter for another one; names it.
+        Unsupported: ``taker`` has no parameter for another value; the message names it.
     """
     taken = inspect.signature(taker).parameters
     if any(one.kind is one.VAR_KEYWORD for one in taken.values()):

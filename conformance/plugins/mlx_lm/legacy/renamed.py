@@ -1,4 +1,4 @@
-"""What old releases call otherwise, or keep in another place."""
+"""Names and places in old releases that have changed since."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def prompt_cache_class() -> Any:
     """The class that keeps sequences for the server; up to 0.31.1 it is the server's own.
 
     Raises:
-        Unsupported: before 0.29 the server keeps none.
+        Unsupported: before 0.29 the server keeps no sequences.
     """
     made = getattr(importlib.import_module("mlx_lm.server"), "LRUPromptCache", None)
     if made is None:

@@ -1,10 +1,10 @@
 """The ``BatchGenerator`` of mlx-lm 0.28.0 to 0.31.1 under the names of later releases.
 
 One ``next()`` prefills whole prompts, so no request is ever seen in prefill. It returns one list,
-takes the same stop tokens for all requests, and knows neither pieces of a prompt nor the tokens of
-the cache that a request continues from. What it learned on the way is looked up: caches and removal
-in 0.28.4, ``close`` in 0.29, samplers and processors of a request's own in 0.30.2, ``max_kv_size``
-in 0.30.6, its bytes in 0.31.
+takes the same stop tokens for all requests, and has neither pieces of a prompt nor the tokens of
+the cache that a request continues from. Features that were added meanwhile are detected: caches and
+removal in 0.28.4, ``close`` in 0.29, a request's own samplers and processors in 0.30.2,
+``max_kv_size`` in 0.30.6, its bytes in 0.31.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from conformance.plugins.mlx_lm.legacy.accepted import accepted
 
 
 class WholePromptGenerator:
-    """An old ``BatchGenerator`` under the names of 0.31.2, as far as ``compat`` reads them.
+    """An old ``BatchGenerator`` under those names of 0.31.2 that ``compat`` reads.
 
-    Its arguments are passed on unchanged, without those that are ``None`` and that it lacks.
+    Arguments are passed on unchanged, except ``None`` for arguments that the release lacks.
 
     Raises:
-        Unsupported: it lacks one that is given.
+        Unsupported: the release lacks an argument that is given.
     """
 
     _prompt_batch = SimpleNamespace(
@@ -50,12 +50,12 @@ class WholePromptGenerator:
 
     @property
     def model(self) -> Any:
-        """The model that it decodes."""
+        """The generator's model."""
         return self._inner.model
 
     @property
     def prompt_cache_nbytes(self) -> int:
-        """Bytes of all caches, by its own count; before 0.31 of their arrays."""
+        """Bytes of all caches by the generator's own count; before 0.31, of their arrays."""
         if hasattr(self._inner, "prompt_cache_nbytes"):
             return int(self._inner.prompt_cache_nbytes)
         batch = self._inner.active_batch
@@ -70,14 +70,14 @@ class WholePromptGenerator:
 
     @property
     def _unprocessed_sequences(self) -> list[Any]:
-        """Its queue; before 0.28.4 without a cache for each request."""
+        """The generator's queue; before 0.28.4 without a cache for each request."""
         return [
             entry if len(entry) > 3 else (*entry, []) for entry in self._inner.unprocessed_prompts
         ]
 
     @property
     def _generation_batch(self) -> SimpleNamespace:
-        """The rows that decode, one entry of each list a row."""
+        """The decoding rows: each list has one entry a row."""
         batch = self._inner.active_batch
         uids = list(batch.uids) if batch is not None else []
         return SimpleNamespace(
@@ -99,10 +99,10 @@ class WholePromptGenerator:
         all_tokens: Sequence[Sequence[int]] | None = None,
         **options: Any,
     ) -> list[int]:
-        """Its own ``insert``; ``all_tokens`` are kept here, because it does not keep them.
+        """Call the old ``insert``; ``all_tokens`` are kept here, because it does not keep them.
 
         Raises:
-            Unsupported: a request has what its ``insert`` does not take.
+            Unsupported: a request has something that the old ``insert`` does not take.
         """
         before = [list(tokens) for tokens in all_tokens or [[]] * len(prompts)]
         given = accepted(self._inner.insert, options)
@@ -113,28 +113,28 @@ class WholePromptGenerator:
         return uids
 
     def checkpoints(self) -> list[tuple[list[int], list[Any]]]:
-        """Tokens and caches of prompts before their last token, since this was called before.
+        """Tokens and caches of prompts before their last token, since the previous call.
 
-        In 0.31.0 and 0.31.1, whose server keeps them of each chat; else there are none.
+        Only in 0.31.0 and 0.31.1, whose server keeps them for each chat; otherwise empty.
         """
         taken, self._kept = self._kept, []
         return taken
 
     def _keep(self, prompts: Sequence[tuple[int, int, Any]]) -> None:
-        """Called with each prompt's uid, the number of tokens that are left, and its caches."""
+        """Called with each prompt's uid, the number of its remaining tokens, and its caches."""
         self._kept += [(self._tokens[uid][:-left], list(caches)) for uid, left, caches in prompts]
 
     def insert_segments(
         self, segments: Sequence[Sequence[Sequence[int]]], **options: Any
     ) -> list[int]:
-        """Prompts in one piece each.
+        """Insert prompts of one piece each.
 
         Raises:
-            Unsupported: a prompt is in several.
+            Unsupported: a prompt has several pieces.
         """
         if any(len(pieces) > 1 for pieces in segments):
             raise Unsupported("this mlx-lm's BatchGenerator does not support prompts in pieces")
-        # Nothing is left of a prompt that is cached to its end: the library gets an empty one.
+        # A prompt that is cached to its end has no tokens left: the library gets an empty one.
         return self.insert([pieces[0] if pieces else [] for pieces in segments], **options)
 
     def next(self) -> tuple[list[Any], list[Any]]:
@@ -151,17 +151,17 @@ class WholePromptGenerator:
         ], responses
 
     def remove(self, uids: Sequence[int]) -> None:
-        """Its own ``remove``.
+        """Call the old ``remove``.
 
         Raises:
-            Unsupported: before 0.28.4 there is none.
+            Unsupported: before 0.28.4 there is no ``remove``.
         """
         if not hasattr(self._inner, "remove"):
             raise Unsupported("this mlx-lm's BatchGenerator does not support removing requests")
         self._inner.remove(list(uids))
 
     def extract_cache(self, uids: Sequence[int]) -> dict[int, tuple[list[Any], list[int]]]:
-        """Cache and tokens of rows that decode; of a queued request the cache it came with.
+        """Cache and tokens of decoding rows; for a queued request, the cache it came with.
 
         Raises:
             Unsupported: before 0.28.4 no cache can be taken out.
@@ -179,7 +179,7 @@ class WholePromptGenerator:
         }
 
     def close(self) -> None:
-        """Its own ``close``, which there is since 0.29."""
+        """Call the old ``close``, which exists since 0.29."""
         if hasattr(self._inner, "close"):
             self._inner.close()
 

@@ -1,4 +1,4 @@
-"""Which keys a query sees: masks of other axes, blocks and windows than the keys are kept in."""
+"""Attention masks whose axes, blocks or windows do not match the kept keys."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def blocks_begin_with_the_row(hits: Hits) -> Patch:
         for row, (first, at) in enumerate(zip(firsts, begins, strict=True)):
             own = slice(row, row + 1)
             width = at + columns
-            behind = max(0, first + width - slots)  # padding alone
+            behind = max(0, first + width - slots)  # only padding
             row_keys = keys[own, :, first : first + width]
             row_mask = mask[own, ..., first : first + width]
             kept = right(
@@ -104,7 +104,7 @@ def _first_slots(cache: Any, rows: int) -> list[int]:
 
 
 class _Fetched:
-    """A cache of one row that has been given the new keys already."""
+    """A cache of one row that already has the new keys."""
 
     def __init__(self, keys: mx.array) -> None:
         self._keys = keys

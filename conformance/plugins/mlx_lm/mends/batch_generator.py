@@ -1,4 +1,4 @@
-"""Defects of `BatchGenerator`, and of what the server keeps between requests."""
+"""Defects of `BatchGenerator`, and of the caches that the server keeps between requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.core.mends import mend
 
-# The attribute `mlx_lm.generate` is the function of that name.
+# The attribute `mlx_lm.generate` is the function of the same name.
 _generate: Any = importlib.import_module("mlx_lm.generate")
 _SIZES = ("completion_batch_size", "prefill_batch_size", "prefill_step_size")
 

@@ -1,4 +1,4 @@
-"""The last columns that a layer keeps for its next step: of a shorter row, not its padding."""
+"""Convolution states that hold a shorter row's padding in place of its last columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conformance.plugins.mlx_lm.mends.rows import columns_before, row_ends
 
 
 def _behind(state: mx.array | None, x: mx.array, keep: int, axis: int = 1) -> mx.array:
-    """``x`` behind the ``keep`` columns of ``state``, or behind zeros, along ``axis``."""
+    """``x`` after the ``keep`` columns of ``state``, or after zeros, along ``axis``."""
     if state is None:
         shape = list(x.shape)
         shape[axis] = keep
@@ -120,7 +120,7 @@ def the_id_context_ends_with_the_row(hits: Hits) -> Patch:
         if ends is not None:
             hits.hit()
             kept = cache[0].shape[1]
-            # A shorter row may have fewer ids than that: no id is hashed as 0 is.
+            # A shorter row may have fewer ids: a missing id is hashed like 0.
             empty = mx.zeros((ids.shape[0], kept), mx.int64)
             parts = [empty, *([] if before is None else [before]), ids.astype(mx.int64)]
             columns = mx.concatenate(parts, axis=1)[:, -kept - ids.shape[1] :]

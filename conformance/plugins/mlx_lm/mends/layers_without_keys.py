@@ -1,4 +1,4 @@
-"""Layers that have no keys of their own: they have no cache, or that of the layer they share."""
+"""Layers without keys of their own: they have no cache, or the cache of the layer they share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def layers_without_attention_have_no_cache(hits: Hits) -> Patch:
     nemotron = importlib.import_module("mlx_lm.models.nemotron-nas")
 
     def attends(model: Any) -> list[bool]:
-        """Of each layer that the library gives a cache: whether it fills it."""
+        """For each layer that has a cache, whether the layer fills it."""
         mixers = [layer.self_attn for layer in model.layers if layer.self_attn is not None]
         return [isinstance(mixer, nemotron.Attention) for mixer in mixers]
 
@@ -31,7 +31,7 @@ def layers_without_attention_have_no_cache(hits: Hits) -> Patch:
         fills = attends(self)
         if cache is not None and len(cache) == sum(fills):
             own = iter(cache)
-            # A linear map reads no cache, but the mask is made of the first one.
+            # A linear map reads no cache, but the mask is made from the first cache.
             cache = [next(own) if fill else cache[0] for fill in fills]
         return right(self, inputs, cache=cache)
 
@@ -70,14 +70,14 @@ def quantized_latents_are_read_as_numbers(hits: Hits) -> Patch:
 
 
 class _Dequantized:
-    """A quantized cache that gives numbers; without ``bits``, so that attention takes them so."""
+    """A quantized cache that returns dequantized numbers; attention takes it for a plain one."""
 
     def __init__(self, cache: Any) -> None:
         self._cache = cache
         self.offset = cache.offset
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> list[mx.array]:
-        """What the cache holds, near to what it was given."""
+        """The contents of the cache, which are near the original values."""
         how = {"group_size": self._cache.group_size, "bits": self._cache.bits}
         return [mx.dequantize(*x, **how) for x in self._cache.update_and_fetch(keys, values)]
 
@@ -100,7 +100,7 @@ def shared_keys_say_that_they_are_quantized(hits: Hits) -> Patch:
 
 
 class _SharedKeys(tuple[Any, ...]):
-    """Keys and values of another layer, which stand for its cache too."""
+    """Keys and values of another layer, used in place of its cache too."""
 
     bits: int
     group_size: int
@@ -111,5 +111,5 @@ class _SharedKeys(tuple[Any, ...]):
         return made
 
     def update_and_fetch(self, *_: Any) -> Any:
-        """Keys and values as they are: their owner has been given the new ones."""
+        """Unchanged keys and values: their owner already has the new ones."""
         return tuple(self)

@@ -14,7 +14,7 @@ from conformance.plugins.mlx_lm.mends.rows import column_by_column, row_ends, wh
 
 
 def _states_end_with_the_row(owner: Any, hits: Hits) -> Patch:
-    """Of a layer that is called with ``x`` and the cache of its states, in that order."""
+    """The mend of a layer that is called with ``x`` and the cache of its states, in this order."""
 
     def call(right: Right, self: Any, x: mx.array, cache: Any = None, **options: Any) -> mx.array:
         columns = x.shape[1]

@@ -1,4 +1,4 @@
-"""Positions of a batch: one for each row, where a model takes one number for all."""
+"""Positions of rows in models that use one number for the whole batch."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def reused_keys_meet_queries_of_the_row(hits: Hits) -> Patch:
     scope = threading.local()
 
     def model(right: Right, self: Any, inputs: mx.array, cache: Any = None) -> mx.array:
-        # Before the pass: the caches move their offsets on.
+        # Before the pass, because the caches increase their offsets.
         scope.offset = None if cache is None else cache[-1].offset
         return right(self, inputs, cache)  # type: ignore[no-any-return]
 

@@ -9,9 +9,9 @@ import mlx.core as mx
 
 
 def row_ends(cache: Any, columns: int) -> mx.array | None:
-    """The column behind each row's last token in a pass of ``columns``.
+    """The column after each row's last token in a pass of ``columns``.
 
-    ``None`` where the cache knows no lengths, as where no row is padded.
+    ``None`` if the cache has no lengths, as when no row is padded.
     """
     lengths = getattr(cache, "lengths", None)
     return None if lengths is None else mx.clip(lengths, 0, columns)
@@ -31,7 +31,7 @@ def columns_before(x: mx.array, ends: mx.array, keep: int, axis: int = 1) -> mx.
 
 
 def where_inside(inside: mx.array, new: mx.array, old: mx.array | None) -> mx.array:
-    """``new`` in the rows that are not at their end yet, elsewhere ``old``, or zeros."""
+    """``new`` in the rows that have not ended yet, in others ``old`` or zeros."""
     rows = inside.reshape([-1] + [1] * (new.ndim - 1))
     return mx.where(rows, new, mx.zeros_like(new) if old is None else old)
 

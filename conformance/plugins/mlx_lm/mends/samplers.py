@@ -11,7 +11,7 @@ from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, together, wrap
 from conformance.core.mends import mend
 
-# They check their arguments while they are traced.
+# Filters check their arguments while they are traced.
 _FILTERS = ("apply_top_k", "apply_min_p", "apply_xtc")
 
 

@@ -1,4 +1,4 @@
-"""Defects of the batch caches, and of what makes them."""
+"""Defects of the batch caches, and of the functions that make them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from conformance.plugins.mlx_vlm.model import LoadedModel
 
 
 def embed_together(loaded: LoadedModel, many: Sequence[Inputs]) -> dict[str, Any]:
-    """The keyword arguments for several prompts at once, padded on the left as 0.4 pads them.
+    """The keyword arguments for several prompts at once, padded on the left as in 0.4.
 
     Source: ``mlx_vlm.generate._generate_batch`` of 0.4.4.
     """

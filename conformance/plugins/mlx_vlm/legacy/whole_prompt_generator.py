@@ -1,8 +1,8 @@
 """The ``BatchGenerator`` of mlx-vlm 0.4 under the names of later releases.
 
-Its one user, ``batch_generate``, gives it prompts that were padded and embedded together, and so
-does this class. One ``next()`` prefills whole prompts, so no request is ever seen in prefill. It
-cannot remove a request, and knows neither processors nor quantized caches.
+Its only caller, ``batch_generate``, passes prompts that were padded and embedded together, and so
+does this class. One ``next()`` prefills whole prompts, so no request is ever seen in prefill. The
+generator cannot remove a request, and has neither processors nor quantized caches.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _MARK = object()
 
 
 class WholePromptGenerator:
-    """An old ``BatchGenerator`` under the names of 0.5, as far as ``compat`` reads them.
+    """An old ``BatchGenerator`` under those names of 0.5 that ``compat`` reads.
 
     Args:
         model: the language model.
-        processor: what the generator needs of a processor.
-        embed: makes the keyword arguments for several requests' inputs at once.
-        sampler: ``[rows, vocab]`` logprobs in, ``[rows]`` tokens out.
+        processor: the parts of a processor that the generator needs.
+        embed: makes the keyword arguments for the inputs of several requests at once.
+        sampler: maps logprobs ``[rows, vocab]`` to tokens ``[rows]``.
         top_logprobs_k: the size of the vocabulary; the generator always returns all logprobs.
     """
 
@@ -53,8 +53,8 @@ class WholePromptGenerator:
             prefill_batch_size=prefill_batch_size,
             prefill_step_size=prefill_step_size,
         )
-        # The generator gets requests when it can prefill them, because it can't queue embeddings.
-        # So uids are counted here.
+        # The generator gets requests when it can prefill them, because it cannot queue embeddings,
+        # so uids are counted here.
         self._waiting: list[tuple[int, list[int], int, Any]] = []
         self._uids: dict[int, int] = {}
         self._prefilled: list[int] = []
@@ -107,7 +107,7 @@ class WholePromptGenerator:
         return uids
 
     def next(self) -> tuple[list[Any], list[Any]]:
-        """Its own ``next``, with the embeddings of the prompts that it prefills."""
+        """Call the old ``next``, with the embeddings of the prompts that it prefills."""
         active = self._inner.active_batch
         free = self._inner.completion_batch_size - (len(active) if active is not None else 0)
         size = self._inner.prefill_batch_size
@@ -125,7 +125,7 @@ class WholePromptGenerator:
         return [], [self._response(response) for response in self._inner.next(**given)]
 
     def remove(self, uid: int) -> bool:
-        """It has no such method.
+        """Refuse: the old generator has no such method.
 
         Raises:
             Unsupported: always.
@@ -133,10 +133,10 @@ class WholePromptGenerator:
         raise Unsupported(f"this mlx-vlm's BatchGenerator does not support removing {uid}")
 
     def close(self) -> None:
-        """It holds nothing that has to be freed."""
+        """Do nothing: the generator holds nothing that has to be freed."""
 
     def _sample(self, logprobs: mx.array) -> mx.array:
-        """The first call after a prefill is for its rows, every other for those that decode."""
+        """Sample for the prefill's rows in the first call after it, else for decoding rows."""
         sampled = self._sampler(logprobs)
         self._prefilled = []
         return sampled

@@ -1,4 +1,4 @@
-"""Repairs of known defects of mlx-vlm, each of which `expectations/` has an entry for.
+"""Mends of known defects of mlx-vlm, each of which has an entry in `expectations/`.
 
 How a mend is declared is in `core/mends.py`. A module of a model is imported when it is mended.
 """

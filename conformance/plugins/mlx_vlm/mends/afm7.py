@@ -30,7 +30,7 @@ def later_layers_reuse_what_the_last_fetched(hits: Hits) -> Patch:
         hits.hit()
         hidden = self.embedding(inputs) if inputs_embeds is None else inputs_embeds
         mask = module.create_attention_mask(hidden, cache[0])
-        # A copy, as the cache counts on in place.
+        # A copy, because the cache counts in place.
         last, offset = cache[-1], cache[-1].offset + 0
         fetched: list[Any] = []
         update = last.update_and_fetch

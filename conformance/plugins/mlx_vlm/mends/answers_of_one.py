@@ -1,4 +1,4 @@
-"""What is wrong in the single stream as well as in a batch."""
+"""Defects of the single stream that a batch has as well."""
 
 from __future__ import annotations
 

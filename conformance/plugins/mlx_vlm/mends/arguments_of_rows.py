@@ -1,4 +1,4 @@
-"""Defects of how the arguments of several requests are put together for one prefill."""
+"""Defects of joining the arguments of several requests for one prefill."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conformance.core.mends import mend
 _ar: Any = importlib.import_module("mlx_vlm.generate.ar")
 _FEATURES = "deepstack_visual_embeds"
 _MASK = "visual_pos_masks"
-# What the language model gets about each token, zero where a token is text.
+# Arguments of the language model about each token; zero for text.
 _KINDS = (_MASK, "mm_token_type_ids", "token_type_ids")
 # What embedding gives, all of which the language model may need; the rest is the processor's.
 _EMBEDDED = frozenset(
@@ -31,7 +31,7 @@ Rows: TypeAlias = list[dict[str, Any]]
     "media-arrays-over-rows-labels",
     "media-arrays-over-rows-sounds",
     "deepseek-vl-v2-arrays-over-rows",
-    # Behind it is phi4mm-adapters-of-last-request, which has no mend.
+    # It hides phi4mm-adapters-of-last-request, which has no mend.
     except_families=("phi4mm_adapters",),
 )
 def consumed_arrays_are_left_out(hits: Hits) -> Patch:
@@ -158,7 +158,7 @@ def _adding(layer: Callable[..., Any], mask: mx.array, features: mx.array) -> Ca
 
 
 def _before_merge(change: Callable[[Rows, list[int]], Rows]) -> Patch:
-    """``change(rows, lengths)`` gives the requests' arguments before they are put together."""
+    """``change(rows, lengths)`` returns the requests' arguments before they are joined."""
 
     def merged(right: Right, rows: Rows, ids: Sequence[Any]) -> Any:
         return right(change(rows, [len(row) for row in ids]), ids)
@@ -174,13 +174,13 @@ def _before_merge(change: Callable[[Rows, list[int]], Rows]) -> Patch:
 
 
 def _arrays(rows: Rows) -> Iterable[str]:
-    """The names of the arguments that are arrays, but for the embeddings."""
+    """The names of the arguments that are arrays, except the embeddings."""
     names = dict.fromkeys(n for row in rows for n, v in row.items() if isinstance(v, mx.array))
     return [name for name in names if name != "inputs_embeds"]
 
 
 def _fit(name: str, given: Iterable[tuple[mx.array | None, int]]) -> bool:
-    """Whether the generator can put the rows' arrays together."""
+    """Whether the generator can join the rows' arrays."""
     found = [(value, length) for value, length in given if value is not None]
     if all(_ar._is_sequence_aligned_prompt_kwarg(name, v, length) for v, length in found):
         return True
@@ -188,7 +188,7 @@ def _fit(name: str, given: Iterable[tuple[mx.array | None, int]]) -> bool:
 
 
 def _padded(value: mx.array, length: int, longest: int) -> mx.array:
-    """With zeros on the left of each axis that is as long as the prompt."""
+    """The array with zeros on the left of each axis that is as long as the prompt."""
     axes = [
         (longest - length if axis and size == length else 0, 0)
         for axis, size in enumerate(value.shape)

@@ -81,7 +81,7 @@ def padding_is_left_to_masks(hits: Hits) -> Patch:
 
 
 class _Features:
-    """Deep features of a batch: those of every row, and where each row has them."""
+    """Deep features of a batch: the features of every row, and their places in each row."""
 
     def __init__(self, hits: Hits) -> None:
         self._hits = hits
@@ -96,7 +96,7 @@ class _Features:
         )
 
     def _split(self, rows: list[dict[str, Any]], *_: Any) -> list[dict[str, Any]]:
-        """Of prompts that were embedded at once, each takes its own."""
+        """Each prompt takes its own part if several were embedded at once."""
         found = rows[0].get(_FEATURES)
         if isinstance(found, self._type) and len(rows) > 1:
             for index, row in enumerate(rows):
@@ -133,7 +133,7 @@ class _Features:
             batch._prompt_kwargs[_FEATURES] = self._rows(found, keep)
 
     def _rows(self, found: Any, keep: Sequence[int]) -> Any:
-        """Those of some rows."""
+        """The features of some rows."""
         counts: Any = found.position_mask.sum(axis=1).tolist()
         starts = [sum(counts[:row]) for row in keep]
         spans = [(start, start + counts[row]) for start, row in zip(starts, keep, strict=True)]

@@ -54,7 +54,7 @@ def the_window_before_is_kept(hits: Hits) -> Patch:
 def _last_window(
     cache: Any, rows: int, ratio: int, width: int, dtype: mx.Dtype
 ) -> tuple[mx.array, ...]:
-    """The keys and gates of each row's last window; where there is none, what weighs nothing."""
+    """The keys and gates of each row's last window, or values of no weight if there is none."""
     shape = (rows, 1, ratio, 2 * width)
     nothing = mx.zeros(shape, dtype), mx.full(shape, -mx.inf, dtype)
     if cache.pooled is None:
@@ -63,7 +63,7 @@ def _last_window(
     ends = mx.array(lengths)[:, None, None]
     last = mx.take_along_axis(cache.pooled, mx.maximum(ends - 1, 0), axis=1)
     kept = last[..., width:].reshape(rows, 2, ratio, width)
-    # Of the window before only the first half of each vector is used.
+    # Only the first half of each vector of the previous window is used.
     kv, gate = (mx.concatenate([kept[:, i : i + 1]] * 2, axis=-1) for i in range(2))
     return tuple(
         mx.where(ends[..., None] > 0, some, none)

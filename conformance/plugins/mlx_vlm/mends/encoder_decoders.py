@@ -1,4 +1,4 @@
-"""Defects of models that encode a whole prompt and decode beside it: Florence-2, Nemotron Parse."""
+"""Defects of models with an encoder for the whole prompt: Florence-2, Nemotron Parse."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def _states_are_no_keys_of_the_sequence(attention: Any) -> Patch:
 
 
 def _side_by_side(rows: list[mx.array]) -> tuple[mx.array, mx.array]:
-    """States of rows as one array, and the mask of what is no padding."""
+    """The states of rows as one array, and the mask of columns that are not padding."""
     longest = max(row.shape[1] for row in rows)
     states = [mx.pad(row, [(0, 0), (0, longest - row.shape[1]), (0, 0)]) for row in rows]
     lengths = mx.array([row.shape[1] for row in rows])

@@ -1,4 +1,4 @@
-"""Defects of falcon_ocr: what each row is given, and masks."""
+"""Defects of falcon_ocr: the arguments of each row, and masks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def causal_without_a_cache(hits: Hits) -> Patch:
 
 
 class Rows:
-    """What each row of a call has: positions, cells, and the image that a token is of.
+    """The arguments of each row of a call: positions, cells, and the image of each token.
 
     Args:
         family: of falcon_ocr's kind.
@@ -97,7 +97,7 @@ class Rows:
             begun = mx.cumsum((ids == config.image_cls_token_id).astype(mx.int32), axis=-1)
             ended = mx.cumsum((ids == config.img_end_id).astype(mx.int32), axis=-1)
             image = mx.where(begun > ended, begun, 0)[..., None]
-            # The generator pads and cuts it beside the cells.
+            # The generator pads and cuts it together with the cells.
             found.pos_hw = mx.concatenate([found.pos_hw, image.astype(mx.float32)], axis=-1)
             found.attention_mask_4d = None
         return found
@@ -129,7 +129,7 @@ class Rows:
         self._given, length = {}, inputs.shape[1]
         if position_ids is not None and pos_hw is not None:
             self._hits.hit()
-            # generate_step hands along those of the whole prompt with each piece.
+            # generate_step passes the whole prompt's with each piece.
             start = options["cache"][0].offset if position_ids.shape[1] > length else 0
             piece = slice(start, start + length)
             self._given = {"position_ids": position_ids[:, piece], "pos_hw": pos_hw[:, piece]}

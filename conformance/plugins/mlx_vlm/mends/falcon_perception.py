@@ -45,7 +45,7 @@ class _PerceptionRows(Rows):
 
     def _embed(self, found: Any, model: Any, ids: mx.array, *args: Any, **given: Any) -> Any:
         kept = model.language_model
-        # Also of texts: a batch has those of all its rows or of none.
+        # Also for texts: a batch has them for all its rows or for none.
         found.rope_deltas = mx.zeros((len(ids), 1), mx.int32)
         if kept._position_ids is not None:
             found.position_ids, found.pos_hw = kept._position_ids[None], kept._pos_hw
@@ -80,9 +80,9 @@ def images_of_falcon_perception_are_whole(hits: Hits) -> Patch:
 
 @dataclass
 class _Box:
-    """What a row's last step said of a box, and the boxes that it has found before.
+    """The result of a row's last step about a box, and the boxes found before.
 
-    Of an open box numbers are kept: arrays would count as what a long answer piles up.
+    An open box is kept as numbers, because arrays would count as growth of a long answer.
     """
 
     corner: mx.array | None = None

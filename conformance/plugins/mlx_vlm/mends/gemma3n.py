@@ -1,4 +1,4 @@
-"""Defects of Gemma 3n: what it makes of padding, of prompts, and of layers that share keys."""
+"""Defects of Gemma 3n: its handling of padding, of prompts, and of layers that share keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `BatchGenerator` should refuse, and whom it should let in."""
+"""Requests that `BatchGenerator` should refuse, or should accept."""
 
 from __future__ import annotations
 

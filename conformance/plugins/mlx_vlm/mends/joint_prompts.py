@@ -13,7 +13,7 @@ from conformance.core.faults.patching import Patch, Right, after, together, wrap
 from conformance.core.mends import mend
 
 _utils: Any = importlib.import_module("mlx_vlm.utils")
-# Models that take what they embed for one prompt.
+# Models that embed all their inputs as one prompt.
 _ONE_PROMPT = ("granite4_vision", "granite_vision", "llava_next", "paligemma")
 
 
@@ -117,7 +117,7 @@ _DEEP = ("visual_pos_masks", "deepstack_visual_embeds")
 
 
 def _row(value: Any, row: int, rows: int) -> Any:
-    """What of an argument is about one prompt."""
+    """The part of an argument that is about one prompt."""
     whole = isinstance(value, (mx.array, list)) and len(value) == rows
     return value[row : row + 1] if whole else value
 
@@ -128,7 +128,7 @@ def _of_tokens(value: mx.array) -> mx.array:
 
 
 def _stacked(rows: list[mx.array], pads: list[tuple[int, int]]) -> mx.array:
-    """Rows of other lengths in one array, with the padding that their prompts had."""
+    """Rows of different lengths in one array, with the padding of their prompts."""
     padded = [
         mx.pad(row, [(0, 0), pad, *[(0, 0)] * (row.ndim - 2)])
         for row, pad in zip(rows, pads, strict=True)

@@ -29,7 +29,7 @@ def _of_row(model: Any, ids: mx.array, keep: mx.array, grids: dict[str, Any]) ->
 
 
 def _positions(model: Any, ids: mx.array, given: dict[str, Any]) -> tuple[mx.array, mx.array]:
-    """Positions ``[3, rows, columns]`` and rope deltas ``[rows, 1]`` of what is embedded."""
+    """Positions ``[3, rows, columns]`` and rope deltas ``[rows, 1]`` of the embedded prompts."""
     found = given.get("mask")
     mask = mx.ones_like(ids) if found is None else found
     rows = []
@@ -62,7 +62,7 @@ def handed_along(family: str, hits: Hits) -> Patch:
             self._rope_deltas = options["rope_deltas"]
         ids, length = options.get("position_ids"), inputs.shape[1]
         if ids is not None:
-            # generate_step hands along those of the whole prompt with each piece.
+            # generate_step passes the whole prompt's with each piece.
             start = cache_position_offset(options["cache"][0]) if ids.shape[-1] > length else 0
             ids = ids[..., start : start + length]
             options["position_ids"] = mx.moveaxis(ids, 0, -1) if family.startswith("ernie") else ids

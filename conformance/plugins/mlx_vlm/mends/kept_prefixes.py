@@ -101,7 +101,7 @@ def what_is_counted_stays_alive(hits: Hits) -> Patch:
             seen.add(lambda: value)  # holds it, whether or not it has a hash
         return right(value, seen)
 
-    # Who imported the function before calls this one for what is within.
+    # Earlier imports of the function call this one for nested values.
     return wrap(_caches, "cache_nbytes", count)
 
 

@@ -34,7 +34,7 @@ def rows_are_padded_by_their_embeddings(hits: Hits) -> Patch:
         lengths = [*map(len, input_ids)]
         if len(merged) == len(lengths) and merged != lengths:
             hits.hit()
-            # How much of a prompt is done is counted in its ids.
+            # The progress of a prompt is counted in its ids.
             options["suffix_lens"] = lengths
             input_ids = _lengthened(input_ids, merged)
         merged.clear()
@@ -86,7 +86,7 @@ def each_prompt_is_embedded_alone(hits: Hits) -> Patch:
 
 
 def _lengthened(ids: list[list[int]], lengths: list[int]) -> list[list[int]]:
-    """With an id for each embedding; where there are embeddings, ids are not read."""
+    """Add an id for each embedding; with embeddings, ids are not read."""
     return [([0] * n + list(row))[-n:] for row, n in zip(ids, lengths, strict=True)]
 
 

@@ -22,7 +22,7 @@ def rows_keep_tokens_by_their_own_positions(hits: Hits) -> Patch:
         if padding is None:
             return right(self, x, *args, cache=cache)
         qr, mask = args
-        new, start = x.shape[1], cache.offset + 0  # a copy: the cache counts on in place
+        new, start = x.shape[1], cache.offset + 0  # a copy, because the cache counts in place
         queries = self.wq_b(qr).reshape(*x.shape[:2], self.n_heads, self.head_dim).swapaxes(1, 2)
         keys = self.k_norm(self.wk(x))[:, None]
         queries, keys = (self.rope(each, offset=start) for each in (queries, keys))

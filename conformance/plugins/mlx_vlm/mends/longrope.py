@@ -30,7 +30,7 @@ def factors_are_each_tokens_own(hits: Hits) -> Patch:
         columns = mx.arange(x.shape[-2])[:, None]
         ends = mx.array(offset, dtype=mx.int32).reshape(-1, 1, 1, 1) + columns + 1
         long = ends > self.original_max_position_embeddings
-        # The library takes the long ones for all where it does for one.
+        # The library uses the long factors for all rows if one row needs them.
         if mx.all(long == mx.any(long)).item():
             return right(self, x, offset)
         hits.hit()

@@ -1,4 +1,4 @@
-"""Defects of Mllama: layers that attend to an image beside the sequence, and positions."""
+"""Defects of Mllama: layers that cross-attend to an image, and positions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conformance.core.mends import mend
 
 _NAMES = ("cross_attention_states", "cross_attention_mask", "full_text_row_masked_out_mask")
 _MASKED = -1e9  # as the model has it
-# What a row's tokens attend to beside the sequence: states, their mask, which tokens have any.
+# Inputs of cross attention for a row: states, their mask, and which tokens have any.
 _Image = tuple[mx.array, mx.array, mx.array]
 
 
@@ -143,7 +143,7 @@ def rows_are_joined_with_their_images(hits: Hits) -> Patch:
     def removed(right: Right, self: Any, uid: Any) -> None:
         columns = self.prompt_cache[0].size()
         right(self, uid)
-        if self.prompt_cache:  # columns that only padded the row that left are gone
+        if self.prompt_cache:  # columns that only the removed row needed are cut off
             gone = columns - self.prompt_cache[0].size()
             for name in _NAMES[1:]:
                 if name in self._prompt_kwargs:
@@ -177,7 +177,7 @@ def masks_lose_the_padding_of_their_prompt(hits: Hits) -> Patch:
 
 
 def _last(mask: Any) -> Any:
-    """What the last token may attend to."""
+    """The keys that the last token may attend to."""
     return mask[:, :, -1:]
 
 
@@ -194,7 +194,7 @@ def _joined(rows: list[Any], columns: int = 1) -> dict[str, Any]:
     for row in rows:
         states, mask, full = row or (mx.zeros_like(first[0]), *map(mx.zeros_like, first[1:]))
         left, more = columns - mask.shape[2], tokens - states.shape[1]
-        if left < 0:  # of a row without an image, made like the first one
+        if left < 0:  # for a row without an image, made like the first row's
             mask, full, left = mask[:, :, -columns:], full[:, :, -columns:], 0
         joined[0].append(mx.pad(states, [(0, 0), (0, more), (0, 0)]))
         mask = mx.pad(mask, [(0, 0), (0, 0), (left, 0), (0, 0)])

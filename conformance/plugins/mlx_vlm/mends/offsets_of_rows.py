@@ -92,7 +92,7 @@ def _limite(hits: Hits) -> Patch:
             window = None if window is None else window + 1
             call.mask = cache.make_mask(x.shape[1], window_size=window)
         result = right(self, x, *args)
-        call.mask = None  # else what lives beside the caches grows with their length
+        call.mask = None  # otherwise memory outside of the caches grows with their length
         return result
 
     def mask(right: Right, columns: int, offset: Any, *args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Repairs of what goes wrong on CUDA alone; the entries name the device."""
+"""Mends of defects that occur only on CUDA; the entries name the device."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class _Hunyuan:
         for ids, row in zip(tokens, masks, strict=True):
             first, end = row.index(1), row[::-1].index(1)
             if len(tokens) == 1 and (made := given.get("position_ids")) is not None:
-                # The processor's: the model itself can place one image of a prompt.
+                # From the processor, because the model itself can place only one image of a prompt.
                 own = made[0][:, first : len(ids) - end]
             else:
                 own = decoder.get_xdrope_input_positions(
@@ -137,7 +137,7 @@ class _Hunyuan:
             rows = mx.broadcast_to(start + mx.arange(length), inputs.shape)
             made = mx.broadcast_to(rows[:, None], (len(rows), parts, length))
         else:
-            # generate_step hands along those of the whole prompt with each piece.
+            # generate_step passes the whole prompt's with each piece.
             done: Any = start.max().item()
             first = done if pos_hw.shape[1] > length else 0
             made = pos_hw[:, first : first + length].transpose(0, 2, 1)

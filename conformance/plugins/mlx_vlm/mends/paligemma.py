@@ -43,7 +43,7 @@ def padding_is_masked(hits: Hits) -> Patch:
             and bool(padding.any())
         ):
             hits.hit()
-            # A quantized cache says that its size is 0.
+            # A quantized cache reports a size of 0.
             columns = mx.arange(cache[0]._idx + inputs.shape[1])
             options["mask"] = (columns >= padding[:, None])[:, None, None]
         return right(self, inputs, **options)

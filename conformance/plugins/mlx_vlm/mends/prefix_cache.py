@@ -1,4 +1,4 @@
-"""Defects of prefix caching: how rows with and without a prefix are put together."""
+"""Defects of prefix caching: joining rows with and without a prefix."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def cold_rows_are_like_their_layer(hits: Hits) -> Patch:
 
 
 def _padded(rows: Sequence[mx.array | None], like: mx.array, longest: int) -> mx.array:
-    """All rows, with zeros in front of each that is shorter than the longest."""
+    """All rows, with zeros in front of each shorter row."""
     padded = []
     for row in rows:
         held = row if row is not None else like[:, :, :0]

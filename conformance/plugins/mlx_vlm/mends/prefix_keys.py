@@ -11,7 +11,7 @@ from conformance.core.mends import mend
 from conformance.plugins.mlx_vlm import prefix_caching
 
 _apc: Any = importlib.import_module("mlx_vlm.apc")
-# The names of sounds among the outputs of processors, beside the one that the server knows.
+# Other names of sounds among processors' outputs than the one that the server knows.
 _SOUNDS = (
     "audio_input_ids",
     "audio_features",

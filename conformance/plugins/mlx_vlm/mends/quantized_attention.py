@@ -1,4 +1,4 @@
-"""Attention that does not expect what quantized caches give."""
+"""Attention that cannot handle the results of quantized caches."""
 
 from __future__ import annotations
 

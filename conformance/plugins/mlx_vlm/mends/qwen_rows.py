@@ -1,4 +1,4 @@
-"""Rows of qwen3_5 and qwen4_exp, which these models run one by one where there is padding."""
+"""Rows of qwen3_5 and qwen4_exp, which these models run one by one if there is padding."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, before, together, wrap
 from conformance.core.mends import mend
 
-# Of a call's arguments, those of one token.
+# The arguments of a call for one token.
 Part = Callable[[Any, int], Any]
 
 
@@ -192,6 +192,6 @@ def states_skip_the_padding(hits: Hits) -> Patch:
         _layers(hits, "rwkv7", "Rwkv7Layer"),
         _linear_attention(hits),
         _convolutions_of_keys(hits),
-        # Its padded rows have states, of zeros, before their first token.
+        # Its padded rows have states of zeros before their first token.
         _first_tokens(Hits()),
     )

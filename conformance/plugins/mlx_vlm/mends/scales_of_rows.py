@@ -1,4 +1,4 @@
-"""Scales and masks that are one for all rows of a batch."""
+"""Scales and masks that all rows of a batch share."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def each_prompt_decides_about_the_start(hits: Hits) -> Patch:
         quantized = [len(entry[1]) >= self.quantized_kv_start for entry in queue]
         group = len(list(takewhile(lambda one: one is quantized[0], quantized)))
         hits.hit_if(group < min(len(queue), self.prefill_batch_size))
-        # The others wait unseen, or they would be let in with the first ones.
+        # The others wait outside, or they would be admitted with the first ones.
         self._unprocessed_sequences = queue[:group]
         try:
             return right(self, **options)
@@ -161,6 +161,6 @@ class _RowsOfBothKinds:
         return [(0, 0), (0, 0), (self._idx - self.parts[kind]._idx, 0), (0, 0)]
 
     def _in_order(self, of: Callable[[int], mx.array]) -> mx.array:
-        """What the parts have, in the order of the rows."""
+        """The parts' arrays, in the order of the rows."""
         rows = [row for kind in self.parts for row, own in enumerate(self.kinds) if own == kind]
         return mx.concatenate([of(kind) for kind in self.parts])[mx.argsort(mx.array(rows))]

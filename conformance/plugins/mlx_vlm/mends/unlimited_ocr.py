@@ -83,7 +83,7 @@ def the_ring_begins_behind_the_prompt(hits: Hits) -> Patch:
     ring = importlib.import_module("mlx_vlm.models.unlimited_ocr.language").RingSlidingKVCache
     plain = importlib.import_module("mlx_vlm.models.cache").KVCache
     batch = importlib.import_module("mlx_vlm.generate.ar").PromptProcessingBatch
-    # How many tokens are a prompt's pieces: all but its last one.
+    # The tokens in a prompt's pieces: all except its last one.
     scope = threading.local()
 
     def generate_step(right: Right, input_ids: mx.array, *args: Any, **options: Any) -> Any:
@@ -94,7 +94,7 @@ def the_ring_begins_behind_the_prompt(hits: Hits) -> Patch:
             scope.prompt = 0
 
     def prompt_step(right: Right, self: Any) -> Any:
-        scope.prompt = mx.inf  # here are pieces alone
+        scope.prompt = mx.inf  # only pieces come here
         try:
             return right(self)
         finally:

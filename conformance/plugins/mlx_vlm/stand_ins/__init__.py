@@ -1,4 +1,4 @@
 """Stand-ins for processors that need downloads, or whose images no file can make small.
 
-Each gives what the processor would give the model, of small images; ``kinds`` lists them by name.
+Each returns the processor's inputs for the model from small images; ``kinds`` lists them by name.
 """

@@ -1,4 +1,4 @@
-"""Stand-ins that give each image in crops, cut by the library's own functions of small sizes."""
+"""Stand-ins that split images into crops by the library's own functions, with small sizes."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def molmo2(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
 
 
 def molmo_point(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
-    """As ``MolmoPointProcessor``, without the BOS that it writes before all.
+    """As ``MolmoPointProcessor``, without the BOS at its beginning.
 
     Args:
-        args: as of ``molmo2``, and the id ``low`` of the low resolution's places.
+        args: those of ``molmo2``, and the id ``low`` of the low resolution's places.
     """
     made = _library("molmo_point.image_processing").preprocess_images(
         images(parts),
@@ -99,7 +99,7 @@ def jina_vlm(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
 def moondream(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
     """As ``Moondream3Processor``: a BOS, the places of the one image, the question between words.
 
-    The places have the id of the BOS, as there; their number is that of the model's features.
+    As in the processor, the places have the id of the BOS; there is one for each feature.
 
     Args:
         args: ``crop``, the side of a crop; ``margin``, in patches; ``max_crops``; ``tokens``, the

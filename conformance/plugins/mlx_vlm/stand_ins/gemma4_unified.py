@@ -44,7 +44,7 @@ def process(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
 def _features(
     args: dict[str, Any], media: dict[str, list[Any]]
 ) -> tuple[dict[str, Any], dict[str, list[tuple[int, int]]]]:
-    """The arrays by name, and for each kind the runs of tokens and their length."""
+    """The arrays by name, and for each kind of media the runs of tokens and their length."""
     from mlx_vlm.models.gemma4_unified import processing_gemma4_unified as library  # noqa: PLC0415
 
     sizes = {name: args[name] for name in ("patch_size", "pooling_kernel_size")}
@@ -58,7 +58,7 @@ def _features(
         data |= {name: found[name] for name in ("pixel_values", "image_position_ids")}
         counts["image"] = [(1, count) for count in tokens]
     if media["video"]:
-        # Frames keep their size: the smallest budget that it takes is 70 tokens a frame.
+        # Frames keep their size: the smallest budget of the library is 70 tokens a frame.
         found = library.Gemma4UnifiedVideoProcessor(do_resize=False, **sizes)(media["video"])
         data |= {name: found[name] for name in ("pixel_values_videos", "video_position_ids")}
         runs = zip(found["num_frames_per_video"], found["num_soft_tokens_per_frame"], strict=True)

@@ -1,4 +1,4 @@
-"""Stand-ins that give each image as patches and the grid in which they stand."""
+"""Stand-ins that turn each image into patches and their grid."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conformance.plugins.mlx_vlm.stand_ins.parts import Parts, images, inputs, j
 
 
 def grids(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
-    """Ids, patches and grids of the library's image processor, where no tokenizer can be made.
+    """Ids, patches and grids of the library's image processor, for which no tokenizer exists.
 
     Each image is a run: its first token, one for each cell of its grid, its last token.
 
@@ -26,7 +26,7 @@ def grids(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
 
 
 def hunyuan_vl(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
-    """As ``HunYuanVLProcessor``: a token more for each row and two for each image; four positions.
+    """As ``HunYuanVLProcessor``: one more token for each row, two for each image; four positions.
 
     Args:
         args: as for ``grids``.
@@ -82,9 +82,9 @@ def falcon(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
 def naflex(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
     """As ``Phi4SigLipProcessor``: one id for each image; patches, their mask and their grid.
 
-    Its image processor needs more than is installed. The patches come from the library's own of
-    ``phi4mm``, which neither enlarges an image beyond ``min_patches`` nor shrinks it within
-    ``max_patches``, as the checkpoint's own.
+    Its image processor needs packages that are not installed. The patches come from the library's
+    image processor of ``phi4mm``, which like the checkpoint's own neither enlarges an image beyond
+    ``min_patches`` nor shrinks it within ``max_patches``.
 
     Args:
         args: the id ``token``; ``patch``, the side of a patch; ``min_patches``; ``max_patches``.
@@ -101,7 +101,7 @@ def naflex(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
 
 
 def _grids(args: dict[str, Any], parts: Parts, count: Callable[[int, int], int]) -> dict[str, Any]:
-    """As ``grids``, with ``count(height, width)`` tokens between an image's first and last one."""
+    """As ``grids``, with ``count(height, width)`` tokens between an image's first and last."""
     kind: Any = getattr(importlib.import_module(args["module"]), args["name"])
     processor = kind(**args["options"])
     runs, pixels, shapes = [], [], []

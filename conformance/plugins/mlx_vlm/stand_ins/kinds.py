@@ -14,12 +14,12 @@ Maker = Callable[[dict[str, Any], Parts], dict[str, Any]]
 
 
 def process(stand_in: StandIn, family: Family, parts: Parts) -> dict[str, Any]:
-    """What ``mlx_vlm.utils.prepare_inputs`` would give, made by the family's stand-in.
+    """The result of ``mlx_vlm.utils.prepare_inputs``, made by the family's stand-in.
 
-    ``input_ids``, ``pixel_values`` and whatever else ``get_input_embeddings`` of the model takes.
+    It has ``input_ids``, ``pixel_values`` and any other arguments of ``get_input_embeddings``.
 
     Raises:
-        FamilyError: there is no stand-in of that kind.
+        FamilyError: there is no stand-in of this kind.
     """
     if stand_in.kind not in MAKERS:
         raise FamilyError(

@@ -1,4 +1,4 @@
-"""A prompt of text and media: as the stand-ins take it, and as they give it back."""
+"""Prompts of text and media: the stand-ins' arguments and results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Parts = Sequence[tuple[int, ...] | Media]
 
 
 def images(parts: Parts) -> list[Image.Image]:
-    """The images of a prompt, drawn."""
+    """The drawn images of a prompt."""
     return [draw(part) for part in parts if isinstance(part, Media)]
 
 
@@ -26,7 +26,7 @@ def text(parts: Parts) -> list[int]:
 
 
 def tokens_of(parts: Parts, runs: Iterable[Sequence[int]]) -> list[list[int]]:
-    """The token ids of each part; those of a medium are the next of ``runs``."""
+    """The token ids of each part; a medium has the next of ``runs``."""
     following = iter(runs)
     return [list(next(following) if isinstance(part, Media) else part) for part in parts]
 
@@ -37,12 +37,12 @@ def joined(parts: Parts, runs: Iterable[Sequence[int]]) -> list[int]:
 
 
 def inputs(ids: list[int], **others: Any) -> dict[str, Any]:
-    """What a processor gives: int32 ``input_ids`` ``[1, length]``, and ``others`` as they are."""
+    """A processor's output: int32 ``input_ids`` ``[1, length]``, and ``others`` unchanged."""
     return {"input_ids": mx.array(ids, mx.int32)[None], **others}
 
 
 def scaled(image: Image.Image) -> np.ndarray:
-    """float32 ``[height, width, 3]`` within +-1."""
+    """The image as float32 ``[height, width, 3]`` within +-1."""
     return np.asarray(image.convert("RGB"), dtype=np.float32) / 127.5 - 1
 
 

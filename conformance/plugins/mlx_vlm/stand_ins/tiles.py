@@ -1,4 +1,4 @@
-"""Stand-ins that cut images themselves, as processors do whose sizes no file can make small."""
+"""Stand-ins that cut images themselves, for processors whose sizes no file can make small."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GREY = (127, 127, 127)
 def deepseek_ocr(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
     """As ``DeepseekOCRProcessor``: crops of a large image and the whole on a square, in one run.
 
-    Left out: the id 0 before a prompt with an image, and that its last id is cut off.
+    Left out: the id 0 before a prompt with an image, and cutting off its last id.
 
     Args:
         args: ``whole``, the side of the square; ``crop``, the side of a crop, beyond which an
@@ -52,7 +52,7 @@ def squares_and_whole(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
 
     Args:
         args: ``size``, the side to which the whole image is resized and beyond which it is cut;
-            ``window``, the side of what is cut out; ``square``, to which that is resized;
+            ``window``, the side of a cut-out; ``square``, the side to which it is resized;
             ``whole_tokens`` and ``square_tokens``; the ids ``token``, ``start``, ``end``,
             ``square_start``, ``square_end`` and ``newline``.
     """
@@ -74,7 +74,7 @@ def squares_and_whole(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
 
 
 def _run(args: dict[str, Any], squares: int, *, columns: int) -> list[int]:
-    """The tokens of an image: of its squares, a new line after each row but the last; its own."""
+    """The tokens of an image: its squares, with a new line between rows, then the whole."""
     ids: list[int] = []
     for place in range(1, squares + 1):
         ids += [args["square_start"], *[args["token"]] * args["square_tokens"], args["square_end"]]
@@ -84,14 +84,14 @@ def _run(args: dict[str, Any], squares: int, *, columns: int) -> list[int]:
 
 
 def _cut(image: Image.Image, side: int) -> list[Image.Image]:
-    """Squares of that side, row by row; the last of a row or column may reach beyond the image."""
+    """Squares of this side, row by row; the last of a row or column may reach beyond the image."""
     width, height = image.size
     places = [(x, y) for y in range(0, height, side) for x in range(0, width, side)]
     return [image.crop((x, y, x + side, y + side)) for x, y in places]
 
 
 def _length(args: dict[str, Any], columns: int, rows: int) -> int:
-    """The tokens of an image; SAM and the convolutions behind it make one of 64 x 64 pixels."""
+    """The number of an image's tokens: SAM and its convolutions make one of 64 x 64 pixels."""
     whole, crop = int(args["whole"]) // 64, int(args["crop"]) // 64
     if not args["rows"]:
         return columns * rows * crop * crop + whole * whole + 1

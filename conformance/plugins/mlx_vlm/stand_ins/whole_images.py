@@ -1,4 +1,4 @@
-"""Stand-ins that give each image whole, on a square or a page of one size."""
+"""Stand-ins that put each whole image on a square or a page of one size."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def florence2(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
 
 
 def got(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
-    """As ``GotOcrProcessor`` with its image processor; without the conversation around a prompt.
+    """As ``GotOcrProcessor`` with its image processor; without the conversation around the prompt.
 
     Args:
         args: ``size``, the side of the square that an image becomes, and its ``tokens``; the ids
@@ -69,6 +69,6 @@ def whole_page(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
 
 
 def normalised(image: Any) -> mx.array:
-    """bfloat16 ``[3, height, width]`` within +-1, as ``ImageTransform`` of DeepSeek-OCR gives."""
+    """bfloat16 ``[3, height, width]`` within +-1, like DeepSeek-OCR's ``ImageTransform``."""
     pixels = np.asarray(image.convert("RGB"), dtype=np.float32).transpose(2, 0, 1)
     return ((mx.array(pixels) / 255 - 0.5) / 0.5).astype(mx.bfloat16)

@@ -1,4 +1,4 @@
-"""Repairs of known defects of the libraries' servers, put into the process of a server.
+"""Mends of known defects of the libraries' servers, put into the process of a server.
 
-Those of what decodes are in the plugins of the libraries.
+Mends of the code that decodes are in the plugins of the libraries.
 """

@@ -1,4 +1,4 @@
-"""Repairs of known defects of ``mlx_lm.server``."""
+"""Mends of known defects of ``mlx_lm.server``."""
 
 from __future__ import annotations
 

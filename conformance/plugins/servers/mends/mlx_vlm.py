@@ -1,4 +1,4 @@
-"""Repairs of known defects of ``mlx_vlm.server``."""
+"""Mends of known defects of ``mlx_vlm.server``."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def rows_have_their_own_samplers(hits: Hits) -> Patch:
     uids: list[int] = []
 
     def note(self: Any, args: Any, *_: Any) -> None:
-        # The server makes these right before it inserts the request.
+        # The server makes these immediately before it inserts the request.
         asked[:] = [self._make_sampler(args) or (lambda row: mx.argmax(row, axis=-1))]
 
     def inserted(found: Any, *_: Any, **__: Any) -> Any:
@@ -224,7 +224,7 @@ class _Stopping:
 
 
 def _until(tokens: Any, stops: list[list[int]]) -> Iterator[Any]:
-    """The tokens before any of these sequences; what may be the begin of one is held back."""
+    """The tokens before any of these sequences; a possible beginning of one is held back."""
     held: list[Any] = []
     longest = max(map(len, stops))
     for piece in tokens:

@@ -1,4 +1,4 @@
-"""How each kind of cache is made, fed and read.
+"""Makes, feeds and reads each kind of cache.
 
-Which verbs are tried, and what must hold after each, is one folder up.
+The verbs and the invariants after each verb are in the parent folder.
 """

@@ -17,13 +17,13 @@ from conformance.power.caches.tokens import Array, Roundtrip, TokenIndex, coded
 
 HEADS = 2
 WINDOW = 6
-# A layer may see less than the cache holds.
+# A layer may attend to less than the cache holds.
 NARROW = 3
 _GROUP = 32
 _BITS = 8
 _TURBO_BITS = 4
-# How far 3 bits an element may take a vector from itself, as a share of its length. The mean square
-# of TurboQuant's paper is 0.03 for 3 bits: a fifth of the length.
+# The largest error of a vector at 3 bits an element, as a share of its length. The mean square
+# error in TurboQuant's paper is 0.03 for 3 bits: a fifth of the length.
 _FAR = 0.4
 
 
@@ -43,12 +43,12 @@ class Attention(Kind):
         return Stream(self.module, self.module.KVCache)
 
     def read(self, cache: Any, fetched: Any) -> tuple[Array, Array]:  # noqa: ARG002
-        """Keys and values as plain arrays, of what ``update_and_fetch`` gave."""
+        """Keys and values as plain arrays, from the result of ``update_and_fetch``."""
         keys, values = fetched
         return as_numpy(keys), as_numpy(values)
 
     def feed(self, cache: Any, feed: Feed) -> Problems:
-        """Mask first, then update, as a model does."""
+        """Make the mask first, then update, like a model."""
         arrays = [
             coded(feed.grid, heads=HEADS, size=size, which=which, scaled=self.scaled)
             for which, size in enumerate(self.sizes)
@@ -88,21 +88,21 @@ class Attention(Kind):
             yield Problem(problem.what, f"with a window of {NARROW}: {problem.text}")
 
     def facts(self, cache: Any) -> set[str]:
-        """Whether it was never fed."""
+        """The fact that the cache was never fed, if so."""
         return super().facts(cache) | ({"unfilled"} if cache.keys is None else set())
 
     def is_whole(self, rows: Sequence[Row]) -> bool:
-        """Without a window; with one, before it is full. Padding may fill that of a batch."""
+        """Whether no window is full; padding may fill a batch's, so it counts as full."""
         if self.window is None:
             return True
         return self.single and max(map(len, rows)) < self.window
 
     def inaccurate(self, which: int, vectors: Array) -> Problems:  # noqa: ARG002
-        """What a lossy cache makes of keys or values is near them; others change nothing."""
+        """Check that a lossy cache keeps keys or values nearly; other caches change nothing."""
         yield from ()
 
     def size_of(self, rows: Sequence[Row]) -> int:
-        """As many columns as the longest row has, up to the window."""
+        """The columns of the longest row, up to the window."""
         longest = super().size_of(rows)
         return longest if self.window is None else min(longest, self.window)
 
@@ -132,11 +132,11 @@ class Quantized(Attention):
         return self.cls(list(padding), group_size=_GROUP, bits=_BITS)
 
     def partner(self) -> Kind:
-        """One row, quantized alike."""
+        """The kind of one row with the same quantization."""
         return QuantizedStream(self.module, self.module.QuantizedKVCache)
 
     def new_index(self) -> TokenIndex:
-        """Tokens as they are after quantizing and back."""
+        """An index of vectors that were quantized and dequantized."""
         return TokenIndex([self._roundtrip, self._roundtrip])
 
     def _roundtrip(self, vectors: Array) -> Array:
@@ -144,7 +144,7 @@ class Quantized(Attention):
         return _dequantized(mx.quantize(given, group_size=_GROUP, bits=_BITS))
 
     def read(self, cache: Any, fetched: Any) -> tuple[Array, Array]:  # noqa: ARG002
-        """Dequantized."""
+        """The dequantized keys and values."""
         keys, values = (_dequantized(parts) for parts in fetched)
         return keys, values
 
@@ -168,11 +168,11 @@ class Turbo(Attention):
         return self.cls(list(padding), self.bits)
 
     def partner(self) -> Kind:
-        """One row, quantized alike."""
+        """The kind of one row with the same quantization."""
         return TurboStream(self.module, self.module.TurboQuantKVCache, self.bits, self.sizes)
 
     def new_index(self) -> TokenIndex:
-        """Tokens as they are after quantizing and back."""
+        """An index of vectors that were quantized and dequantized."""
         empty = [mx.zeros((1, HEADS, 1, size)) for size in self.sizes]
         codec_cache = self.module.TurboQuantKVCache(self.bits)
         codec_cache._ensure_codecs(*empty)
@@ -181,7 +181,7 @@ class Turbo(Attention):
         return TokenIndex(self._roundtrips, near=True)
 
     def inaccurate(self, which: int, vectors: Array) -> Problems:
-        """Vectors of a few bits an element keep their direction and their length."""
+        """Check that quantized vectors keep their direction and length."""
         apart = np.linalg.norm(self._roundtrips[which](vectors) - vectors, axis=-1)
         worst = float((apart / np.linalg.norm(vectors, axis=-1)).max())
         if worst > _FAR:
@@ -191,20 +191,20 @@ class Turbo(Attention):
             )
 
     def facts(self, cache: Any) -> set[str]:
-        """Whether it counts the columns that are in use, not all."""
-        held = [a for a in self.arrays(cache) if a.ndim > 2]  # not what codecs are made of
+        """The fact that only columns in use are counted, if so."""
+        held = [a for a in self.arrays(cache) if a.ndim > 2]  # without the arrays of codecs
         used = cache._idx if hasattr(cache, "_idx") else cache.offset
         in_use = sum(a.nbytes * used // a.shape[2] for a in held)
         counts = {"counts what is in use"} if cache.nbytes == in_use else set()
         return super().facts(cache) | counts
 
     def read(self, cache: Any, fetched: Any) -> tuple[Array, Array]:
-        """Decoded by the cache's own codecs."""
+        """Keys and values decoded by the cache's own codecs."""
         keys, values = cache.dequantize(*fetched)
         return as_numpy(keys), as_numpy(values)
 
     def dtypes(self, cache: Any) -> set[mx.Dtype]:  # noqa: ARG002
-        """None: the codec chooses its own."""
+        """No dtypes: the codec chooses its own."""
         return set()
 
 
@@ -214,7 +214,7 @@ def _dequantized(parts: Any) -> Array:
 
 
 def _through(codec: Any) -> Roundtrip:
-    """The codec there and back; what it gave last is given again, for it is asked twice."""
+    """Encode and decode by the codec; the last result is reused, as callers ask twice."""
     last: dict[bytes, Array] = {}
 
     def roundtrip(vectors: Array) -> Array:
@@ -237,7 +237,7 @@ class Stream(Attention):
         return self.cls()
 
     def partner(self) -> Kind:
-        """Plain rows."""
+        """The batch kind of plain rows."""
         return Attention(self.module, self.module.BatchKVCache)
 
 
@@ -251,7 +251,7 @@ class RotatingStream(Stream):
         return self.cls(WINDOW)
 
     def partner(self) -> Kind:
-        """Windows of rows."""
+        """The batch kind of windows."""
         return Rotating(self.module, self.module.BatchRotatingKVCache)
 
 
@@ -275,7 +275,7 @@ class QuantizedStream(Quantized):
         return self.cls(group_size=_GROUP, bits=_BITS)
 
     def partner(self) -> Kind:
-        """Rows, quantized alike."""
+        """The batch kind with the same quantization."""
         return Quantized(self.module, self.module.BatchQuantizedKVCache)
 
 
@@ -289,5 +289,5 @@ class TurboStream(Turbo):
         return self.cls(self.bits)
 
     def partner(self) -> Kind:
-        """Rows, quantized alike."""
+        """The batch kind with the same quantization."""
         return Turbo(self.module, self.module.BatchTurboQuantKVCache, self.bits, self.sizes)

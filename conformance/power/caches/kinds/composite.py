@@ -23,13 +23,13 @@ class Composite(Kind):
         self.checks_size = all(part.checks_size for part in parts)
 
     def begin(self, dtype: str) -> None:
-        """Each part too."""
+        """Reset each part."""
         super().begin(dtype)
         for part in self._parts:
             part.begin(dtype)
 
     def share(self, other: Kind) -> Kind:
-        """Part by part."""
+        """Share each part with the other's part."""
         if isinstance(other, Composite):
             for mine, theirs in zip(self._parts, other._parts, strict=True):
                 mine.share(theirs)
@@ -41,39 +41,39 @@ class Composite(Kind):
 
     @property
     def left_in_prepare(self) -> bool:
-        """Where each part takes it."""
+        """Whether all parts take padding on the left."""
         return all(part.left_in_prepare for part in self._parts)
 
     def partner(self) -> Kind:
-        """Of all parts."""
+        """The composite of all parts' partners."""
         return Composite(self.module, self.cls, [part.partner() for part in self._parts])
 
     def feed(self, cache: Any, feed: Feed) -> Problems:
-        """One after the other."""
+        """Feed the parts one after the other."""
         for index, part in enumerate(self._parts):
             yield from part.feed(cache[index], feed)
 
     def offsets(self, cache: Any) -> list[int] | None:
-        """Those of the first part that differs from the others, else those of any part."""
+        """The offsets of the first part that differs from the others, else of all parts."""
         every = [part.offsets(cache[index]) for index, part in enumerate(self._parts)]
         known = [offsets for offsets in every if offsets is not None]
         return next((one for one in known if one != known[0]), known[0] if known else None)
 
     def arrays(self, cache: Any) -> Any:
-        """Of all parts."""
+        """The arrays of all parts."""
         for index, part in enumerate(self._parts):
             yield from part.arrays(cache[index])
 
     def dtypes(self, cache: Any) -> set[mx.Dtype]:
-        """Of all parts."""
+        """The dtypes of all parts."""
         parts = enumerate(self._parts)
         return {dtype for index, part in parts for dtype in part.dtypes(cache[index])}
 
     def size_of(self, rows: Sequence[Row]) -> int:
-        """The largest."""
+        """The largest size of a part."""
         return max(part.size_of(rows) for part in self._parts)
 
     def facts(self, cache: Any) -> set[str]:
-        """Of all parts."""
+        """The facts of all parts."""
         parts = enumerate(self._parts)
         return {fact for index, part in parts for fact in part.facts(cache[index])}

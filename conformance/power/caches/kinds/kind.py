@@ -19,17 +19,17 @@ DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
 
 
 def as_numpy(array: mx.array) -> Array:
-    """The array in float32, which is exact for the numbers written here."""
+    """The array in float32, which is exact for the numbers that these tests write."""
     return np.asarray(array.astype(mx.float32))
 
 
 class Kind(ABC):
-    """A class under test: how it is made, fed and read. Verbs that it lacks are not tried."""
+    """Makes, feeds and reads a class under test; verbs that the class lacks are not tried."""
 
     single = False
-    """Holds one row only: the cache of a single stream."""
+    """Whether it holds only one row: the cache of a single stream."""
     blocks = True
-    """Whether several tokens may follow at once when there is content."""
+    """Whether several tokens may be fed at once to a cache with content."""
     joins_while_prepared = False
     """Whether rows may join between prepare and finalize."""
     leaves_while_prepared = False
@@ -48,7 +48,7 @@ class Kind(ABC):
         self.index = self.new_index()
 
     def share(self, other: Kind) -> Kind:
-        """Share dtype and tokens with ``other``, a kind that rows move to or come from."""
+        """Share dtype and tokens with ``other``, with which rows are exchanged."""
         other.dtype, other.index = self.dtype, self.index
         return other
 
@@ -58,14 +58,14 @@ class Kind(ABC):
 
     @abstractmethod
     def new(self, padding: Sequence[int]) -> Any:
-        """An empty cache with a row for each padding, which is on its left."""
+        """An empty cache with a row for each number of columns of padding on the left."""
 
     @abstractmethod
     def partner(self) -> Kind:
         """The single-stream kind of a batch kind, or the batch kind of a single-stream kind."""
 
     def merged(self, caches: Sequence[Any]) -> Any:
-        """One cache of several single streams."""
+        """One batch cache merged from several single-stream caches."""
         return self.cls.merge(list(caches))
 
     def has(self, verb: str) -> bool:
@@ -79,10 +79,10 @@ class Kind(ABC):
 
     @abstractmethod
     def feed(self, cache: Any, feed: Feed) -> Problems:
-        """Update the cache and give what is wrong with the result."""
+        """Update the cache; returns the problems of the result."""
 
     def offsets(self, cache: Any) -> list[int] | None:
-        """Each row's next position; None where the kind has none."""
+        """Each row's next position; None if the kind has no offsets."""
         offset: Any = cache.offset
         values: Any = offset.tolist() if isinstance(offset, mx.array) else [offset]
         return [int(one) for one in values]
@@ -92,7 +92,7 @@ class Kind(ABC):
         return any(True for _ in self.arrays(cache))
 
     def arrays(self, cache: Any) -> Iterator[mx.array]:
-        """The arrays that hold contents, without bookkeeping, which has one axis."""
+        """The arrays of contents, without bookkeeping arrays, which have one axis."""
         seen = set()
         leaves: Any = tree_flatten(vars(cache))
         for _, value in leaves:
@@ -114,7 +114,7 @@ class Kind(ABC):
         return max(len(row) for row in rows)
 
     def is_whole(self, rows: Sequence[Row]) -> bool:  # noqa: ARG002
-        """Whether all tokens of all rows must still be there, so that the last can be cut off."""
+        """Whether all tokens of all rows must be kept, so that the last can be cut off."""
         return False
 
     def facts(self, cache: Any) -> set[str]:

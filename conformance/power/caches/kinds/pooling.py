@@ -1,4 +1,4 @@
-"""Caches of pooled tokens: each full window of tokens becomes one, the rest is buffered."""
+"""Caches of pooled tokens: each full window of tokens becomes one token, the rest is buffered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEY, _GATE = 0, 1
 
 
 class Pooling(Kind):
-    """Several rows; the "compressor" of this test puts a window's tokens side by side."""
+    """Several rows; this test's "compressor" concatenates the tokens of a window."""
 
     joins_while_prepared = True
     leaves_while_prepared = True
@@ -42,7 +42,7 @@ class Pooling(Kind):
         given = [
             coded(feed.grid, heads=1, size=_SIZE, which=which)[:, 0] for which in (_KEY, _GATE)
         ]
-        # Where column 0 of each row is: before its position 0 where there is padding on the left.
+        # The position of column 0 of each row: negative with padding on the left.
         starts = [_first(row, tokens) for row, tokens in zip(feed.rows, feed.grid, strict=True)]
         offset: Any = starts[0] if len(set(starts)) == 1 else mx.array(starts)
         arrays = [mx.array(vectors).astype(self.dtype) for vectors in given]

@@ -21,7 +21,7 @@ _SIZE = 4
 
 
 class Recurrent(Kind):
-    """Slot 0 holds the last tokens (a convolution's context), slot 1 the last one (a state)."""
+    """Slot 0 holds the last tokens (a convolution's context), slot 1 the last token (a state)."""
 
     joins_while_prepared = True
     leaves_while_prepared = True
@@ -40,7 +40,7 @@ class Recurrent(Kind):
 
     @property
     def left_in_prepare(self) -> bool:
-        """False: it takes only lengths."""
+        """False: prepare() takes only lengths."""
         return False
 
     def partner(self) -> Kind:
@@ -48,16 +48,16 @@ class Recurrent(Kind):
         return RecurrentStream(self.module, self.cls, self._used)
 
     def offsets(self, cache: Any) -> list[int] | None:  # noqa: ARG002
-        """None: it keeps none."""
+        """None: the cache keeps no offsets."""
         return None
 
     def facts(self, cache: Any) -> set[str]:
-        """Whether a state was never set."""
+        """The fact that a state was never set, if so."""
         unset = any(state is None for state in cache.cache)
         return super().facts(cache) | ({"unfilled"} if unset else set())
 
     def feed(self, cache: Any, feed: Feed) -> Problems:
-        """Mask and states as they are, then the next states, as a layer does."""
+        """Read mask and states, then set the next states, like a layer."""
         mask = cache.make_mask(feed.width)
         real = np.array([[token.real for token in tokens] for tokens in feed.grid])
         rows, width = real.shape

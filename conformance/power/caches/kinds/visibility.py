@@ -1,4 +1,4 @@
-"""What a query sees: a mask applied to keys whose tokens are known."""
+"""Which tokens a query sees: applies a mask to keys whose tokens are known."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def decoded(mask: Any, *, rows: int, width: int, columns: int) -> Visible | str:
 
 
 def judged(feed: Feed, held: Held, visible: Visible | str, window: int | None) -> Problems:
-    """Compare what each real query sees with what it may see."""
+    """Compare the tokens that each real query sees with the tokens that it may see."""
     if isinstance(visible, str):
         yield Problem("shape", visible)
         return

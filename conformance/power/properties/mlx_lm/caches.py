@@ -1,4 +1,4 @@
-"""mlx-lm's caches where no sequence of a batch's methods leads: a model's, windows, padding."""
+"""Properties of mlx-lm's caches that no sequence of batch methods reaches: windows, padding."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mlx_lm.models import cache
 from conformance.core.properties import Property
 
 _FILE = "mlx_lm/models/cache.py"
-# Columns of a window, how many of the first stay, tokens that are fed.
+# The columns of a window, the number of first tokens that stay, and the tokens fed.
 _WINDOW, _FIRST, _TOKENS = 8, 4, 19
 
 
 def cache_properties() -> list[Property]:
-    """Those of caches."""
+    """The properties of caches."""
     return [
         Property("caches: those of a model", _FILE, ("make_prompt_cache", "*KVCache.*"), _of_model),
         Property("caches: the first tokens", _FILE, ("RotatingKVCache.*",), _first_tokens),
@@ -36,7 +36,7 @@ def _column(tokens: Sequence[int]) -> tuple[mx.array, mx.array]:
 
 
 def _held(entry: Any, pieces: Sequence[int]) -> set[int] | str:
-    """Tokens that a cache holds after so many at a time; what is wrong of its values."""
+    """The tokens that a cache holds after pieces of these sizes, or a problem of its values."""
     done = 0
     for width in pieces:
         keys, values = entry.update_and_fetch(*_column(range(done, done + width)))
@@ -52,7 +52,7 @@ def _held(entry: Any, pieces: Sequence[int]) -> set[int] | str:
 
 
 def _of_model() -> Iterator[str]:
-    """One for each layer, or what the model makes; within a bound the first four tokens stay."""
+    """One cache a layer, or the model's own; with a bound, the first four tokens stay."""
     own = [cache.ArraysCache(1)]
     maker = SimpleNamespace(make_cache=lambda: own, layers=[None] * 3)
     for bound in (None, _WINDOW):
@@ -70,7 +70,7 @@ def _of_model() -> Iterator[str]:
 
 
 def _first_tokens() -> Iterator[str]:
-    """A window keeps the first tokens and the last; of a block, what its first query sees, too."""
+    """A window keeps the first and last tokens; for a block, also what its first query sees."""
     for first in (0, 1, _FIRST):
         for pieces in ([1] * _TOKENS, [5] + [1] * 14, [3, 9, 7], [12, 1, 1, 5], [2, 1, 6, 10]):
             entry = cache.RotatingKVCache(max_size=_WINDOW, keep=first)
@@ -87,7 +87,7 @@ def _first_tokens() -> Iterator[str]:
 
 
 def _room() -> Iterator[str]:
-    """What it counts in bytes grows by 256 columns, up to those of its window."""
+    """The counted bytes grow by 256 columns, up to the window."""
     for make, most in (
         (cache.KVCache, 512),
         (partial(cache.BatchKVCache, [0]), 512),
@@ -108,7 +108,7 @@ def _room() -> Iterator[str]:
 
 
 def _padding() -> Iterator[str]:
-    """Columns count that are behind the padding on the left, and within a row's length."""
+    """Columns count if they are after the left padding and within the row's length."""
     left, lengths = [2, 0, 5], [6, 3, 9]
     if (rows := cache.ArraysCache(1).batch_size) != 1:
         yield f"of a cache that knows nothing {rows} rows are counted"
@@ -139,7 +139,7 @@ def _padding() -> Iterator[str]:
 
 
 def _prepared() -> Iterator[str]:
-    """Padding on the left is added to what is there; where there is none behind, nothing waits."""
+    """Left padding is added to existing padding; without right padding, nothing waits."""
     batches: list[Any] = [cache.BatchKVCache([1, 0]), cache.BatchRotatingKVCache(_WINDOW, [1, 0])]
     for batch in batches:
         batch.prepare(left_padding=[2, 3], lengths=[4, 4], right_padding=[0, 0])
@@ -153,7 +153,7 @@ def _prepared() -> Iterator[str]:
 
 
 def _refused() -> Iterator[str]:
-    """Padding on the left of what is there, and windows of several sizes in one batch."""
+    """Left padding of a filled cache, and windows of several sizes in one batch."""
     batches: list[Any] = [cache.BatchKVCache([0]), cache.BatchRotatingKVCache(_WINDOW, [0])]
     for batch in batches:
         batch.update_and_fetch(*_column([1, 2]))

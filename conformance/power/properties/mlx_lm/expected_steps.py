@@ -1,4 +1,4 @@
-"""In which order mlx-lm's generator must take its prompts, and what each of its calls must do."""
+"""The required order of prompts in mlx-lm's generator, and the required steps of its calls."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from conformance.backend.expected_rows import Asked, Token, answer
 
 STOPS = {(5,), (17, 3), (8, 8, 2)}
-"""What ends an answer."""
+"""The sequences that end an answer."""
 WINDOWS = (None, 7)
-"""How many tokens the model's layers see."""
+"""The number of tokens that the model's layers see."""
 
 
 @dataclass
 class Row:
-    """A request that is asked in segments, perhaps behind tokens that are kept."""
+    """A request in segments, possibly after a kept prefix."""
 
     asked: Asked
     segments: list[list[int]]
@@ -41,7 +41,7 @@ class _Prompt:
 
 
 class Expected:
-    """Which rows are at work, and what each call of ``next`` does."""
+    """The rows at work, and the required result of each call of ``next``."""
 
     def __init__(self, decoding: int, joining: int, piece: int) -> None:
         self._bounds = decoding, joining, piece
@@ -53,18 +53,18 @@ class Expected:
         self.counted: Counter[str] = Counter()
 
     def insert(self, number: int, row: Row) -> None:
-        """It waits behind the others."""
+        """Queue the row behind the others."""
         self.rows[number], self._answers[number] = row, row.answer()
         self.waiting.append(number)
 
     def remove(self, number: int) -> None:
-        """It leaves, wherever it is."""
+        """Remove the row, wherever it is."""
         self.waiting = [n for n in self.waiting if n != number]
         self.decoding = [n for n in self.decoding if n != number]
         self.prompts = [p for p in self.prompts if p.number != number]
 
     def next(self) -> tuple[list[tuple[Any, ...]], list[tuple[int, Token]], list[tuple[int, int]]]:
-        """What is said of prompts, tokens of rows, and rows and columns of the model's calls."""
+        """Reports about prompts, tokens of rows, and rows and columns of the model's calls."""
         said: list[tuple[Any, ...]] = []
         given: list[tuple[int, Token]] = []
         calls: list[tuple[int, int]] = []

@@ -18,18 +18,18 @@ from conformance.backend.stub_model import VOCAB, StubModel
 from conformance.core.properties import Property
 from conformance.power.properties.mlx_lm.expected_steps import STOPS, WINDOWS, Expected, Row
 
-# The package has a function of that name.
+# The package has a function of the same name.
 generate: Any = importlib.import_module("mlx_lm.generate")
 
 _FILES = "mlx_lm/generate.py"
 _NEAR = 5e-4
 _MOST_STEPS = 150
-# Said, as a run says them: what a default is, no run reads.
+# Given explicitly, as in a run: no run reads the defaults.
 _SIZES = {"completion_batch_size": 8, "prefill_batch_size": 4, "prefill_step_size": 64}
 
 
 def generator_properties() -> list[Property]:
-    """Those of the whole generator, and of ``batch_generate``."""
+    """The properties of the whole generator, and of ``batch_generate``."""
     names = (
         *("BatchGenerator.*", "PromptProcessingBatch.*", "GenerationBatch.*", "_merge_caches"),
         *("_extend_cache", "_right_pad_prompts", "_normalize_*", "_build_trie", "StopSequences*"),
@@ -63,7 +63,7 @@ class _Rank:
 
 
 def _off(expected: Expected, generator: Any, model: StubModel) -> Iterator[str]:
-    """How a call of ``next`` differs; what rows leave behind is kept with them."""
+    """The differences of a call of ``next``; caches of ended rows are kept with the rows."""
     said, given, calls = expected.next()
     model.calls.clear()
     prompts, responses = generator.next()
@@ -112,7 +112,7 @@ def _drawn(seed: int, count: int) -> list[Row]:
 
 
 def _insert(generator: Any, expected: Expected, rows: Sequence[Row], *, alike: bool) -> list[int]:
-    """As a server asks: samplers and processors of rows, or none of all."""
+    """Insert like a server: samplers and processors by row, or none at all."""
     if alike:
         for row in rows:
             row.rank, row.asked.processors = None, []
@@ -132,7 +132,7 @@ def _insert(generator: Any, expected: Expected, rows: Sequence[Row], *, alike: b
 
 
 def _again(rows: Sequence[Row], seed: int) -> list[Row]:
-    """Requests that go on from those that have ended, beside one that is new."""
+    """Requests that continue ended ones, together with a new one."""
     found = _drawn(seed, 4)
     done = [row for row in rows if row.kept is not None]
     for row, old in zip(found, done, strict=False):
@@ -142,7 +142,7 @@ def _again(rows: Sequence[Row], seed: int) -> list[Row]:
 
 
 def _rows() -> Iterator[str]:
-    """Requests of all kinds come in three waves, the last of which goes on from the first."""
+    """Requests of all kinds arrive in three waves, the last of which continues the first."""
     for seed, bounds in enumerate(((4, 2, 3), (3, 3, 64), (8, 8, 1), (2, 3, 2))):
         model, expected = _stub(), Expected(*bounds)
         limits = dict(
@@ -176,7 +176,7 @@ def _rows() -> Iterator[str]:
 
 
 def _removed() -> Iterator[str]:
-    """A row leaves at each moment; what is kept of it goes on as if it were asked anew."""
+    """A row leaves at each moment; its kept cache continues like a new request."""
     for moment, which in ((0, 0), (1, 0), (1, 3), (2, 2), (4, 0), (4, 3), (7, 2)):
         model, expected = _stub(), Expected(3, 2, 3)
         limits = {"completion_batch_size": 3, "prefill_batch_size": 2, "prefill_step_size": 3}
@@ -211,7 +211,7 @@ def _removed() -> Iterator[str]:
 
 
 def _refused() -> Iterator[str]:
-    """Options of another number of rows, prompts without tokens, answers without any."""
+    """Options for a wrong number of rows, empty prompts and empty answers are refused."""
     generator = generate.BatchGenerator(_stub(), max_tokens=3, **_SIZES)
     wrong: list[tuple[Any, dict[str, Any], str]] = [
         ([[1], [2]], {"max_tokens": [3]}, "max_tokens"),
@@ -242,7 +242,7 @@ def _refused() -> Iterator[str]:
 
 
 def _answers() -> Iterator[str]:
-    """Of ``batch_generate``: in the order of prompts, what is asked for beside them, and counts."""
+    """Results of ``batch_generate`` in the order of prompts, optional results, and counts."""
     decode: Callable[[list[int]], str] = str
     tokenizer = SimpleNamespace(eos_token_ids=[5, 17], decode=decode)
     for seed, (each, more) in enumerate(itertools.product((True, False), (True, False))):

@@ -1,4 +1,4 @@
-"""What mlx-lm keeps of prompts: the store of their caches, and the tree by which it finds them."""
+"""mlx-lm's kept prompts: the store of their caches, and the tree that finds them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tokens = tuple[int, ...]
 
 
 def kept_properties() -> list[Property]:
-    """Those of the store and of its tree."""
+    """The properties of the store and of its tree."""
     stores = ("LRUPromptCache.*", "PromptTrie.*")
     return [
         Property("kept: a prefix of one token", _FILE, stores, partial(_kept, (1,))),
@@ -30,7 +30,7 @@ def kept_properties() -> list[Property]:
 
 
 def _kept(*cases: tuple[int, ...]) -> Iterator[str]:
-    """A prompt takes the longest of the kept prefixes that can't be cut, and computes the rest."""
+    """A prompt takes the longest kept prefix that cannot be cut, and computes the rest."""
     tokens = [5, 6, 7, 8]
     for counts in cases:
         store = cache.LRUPromptCache()
@@ -54,7 +54,7 @@ def _ten() -> Iterator[str]:
 
 
 def _bytes() -> Iterator[str]:
-    """Of sequences of a byte each as many are kept as bytes, down to none."""
+    """The store keeps as many one-byte sequences as its bound has bytes, down to none."""
     for most in (3, 2, 1, 0, -1):
         store: Any = cache.LRUPromptCache()
         for number in range(3):
@@ -66,7 +66,7 @@ def _bytes() -> Iterator[str]:
 
 
 def _tree() -> Iterator[str]:
-    """Sequences come and go; each prompt finds what it must, and the tree has nothing else."""
+    """Sequences come and go; each prompt finds the right one, and the tree has no others."""
     draw = np.random.default_rng(5)
     held: dict[tuple[str, Tokens], int] = {}
     tree: Any = cache.PromptTrie()
@@ -109,7 +109,7 @@ def _not_found(
     common = max((n for n in range(len(prompt) + 1) for t in own if t[:n] == prompt[:n]), default=0)
     beyond = [t for t in own if common and t[:common] == prompt[:common]]
     least = min(map(len, beyond), default=0)
-    # Of one token or of none it is not looked for: a property of its own is about that.
+    # Prompts of one token or none are not looked up; another property covers this.
     shorter = max((t for t in own if len(t) > 1 and t == prompt[: len(t)]), key=len, default=None)
     right = got.exact is None and got.common_prefix == common
     right &= (tuple(got.longer) in beyond) if got.longer is not None else not beyond

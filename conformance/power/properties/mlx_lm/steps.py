@@ -1,4 +1,4 @@
-"""What a step of mlx-lm's ``BatchGenerator`` is made of: stop sequences, samplers, its counts."""
+"""The parts of a step of mlx-lm's ``BatchGenerator``: stop sequences, samplers and counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mlx_lm.models import base, cache
 from conformance.backend.stub_model import StubModel
 from conformance.core.properties import Property
 
-# The package has a function of that name.
+# The package has a function of the same name.
 generate: Any = importlib.import_module("mlx_lm.generate")
 
 _FILE = "mlx_lm/generate.py"
@@ -27,7 +27,7 @@ _PROMPTS, _ANSWER = ([1, 2], [4, 3], [5, 6]), 4
 
 
 def step_properties() -> list[Property]:
-    """Those of the parts of a step."""
+    """The properties of the parts of a step."""
     batches = ("GenerationBatch.*", "PromptProcessingBatch.*", "BatchGenerator.*")
     return [
         Property("steps: stop sequences", _FILE, ("_build_trie", "StopSequences*"), _stops),
@@ -39,10 +39,10 @@ def step_properties() -> list[Property]:
 
 
 def _stops() -> Iterator[str]:
-    """A sequence ends where the tokens so far end with it; of several the longest is named."""
+    """An answer ends when its tokens end with a stop sequence; the longest one is reported."""
     for seed in range(40):
         draw = np.random.default_rng(seed)
-        # Some are within others or begin like them; one has no tokens, one is no sequence.
+        # Some contain others or begin alike; one has no tokens, one is not a sequence.
         lengths = draw.integers(0, 5, size=seed % 5 + 1)
         sequences: list[Any] = [draw.integers(0, _TOKENS, n).tolist() for n in lengths]
         patterns = [tuple(sequence) for sequence in sequences]
@@ -68,7 +68,7 @@ def _stops() -> Iterator[str]:
 
 
 class _Best:
-    """The likeliest token; how many rows it was asked for at once."""
+    """Takes the likeliest token and records the number of rows of each call."""
 
     def __init__(self) -> None:
         self.rows: list[int] = []
@@ -90,7 +90,7 @@ def _generator(decoding: int = 4, joining: int = 4, piece: int = 8, **options: A
 
 
 def _answered(generator: Any, **options: Any) -> int:
-    """How often ``next`` was called until each prompt had its answer."""
+    """The number of calls of ``next`` until each prompt had its answer."""
     waiting = set(generator.insert(list(_PROMPTS), **options))
     for calls in count(1):
         _, responses = generator.next()
@@ -101,7 +101,7 @@ def _answered(generator: Any, **options: Any) -> int:
 
 
 def _samplers() -> Iterator[str]:
-    """One of all rows is asked once in a step, with all rows; others with their own."""
+    """A shared sampler is called once a step, with all rows; others with their own rows."""
     rows, shared, own = len(_PROMPTS), _Best(), [_Best() for _ in _PROMPTS]
     ways: Sequence[tuple[str, Any, dict[str, Any], list[_Best], int]] = (
         ("the generator's", shared, {}, [shared], rows),
@@ -118,7 +118,7 @@ def _samplers() -> Iterator[str]:
 
 
 def _counts() -> Iterator[str]:
-    """Tokens, steps, and the time of each part; here the clock counts how often it is read."""
+    """Counts of tokens and steps, and times of each part, by a clock that counts its reads."""
     ticks = count()
     clock = SimpleNamespace(perf_counter=lambda: float(next(ticks)))
     generator = _generator()
@@ -138,14 +138,14 @@ def _counts() -> Iterator[str]:
 
 
 def _nbytes() -> Iterator[str]:
-    """Of rows that wait, of the prompts at work, and of the rows that decode."""
+    """Bytes of waiting rows, of prompts at work, and of decoding rows."""
     with (
         mock.patch.object(cache.KVCache, "nbytes", 1),
         mock.patch.object(cache.BatchKVCache, "nbytes", 100),
     ):
         generator = _generator(decoding=3, joining=1, piece=2)
         generator.insert([[1], [2] * 9, [3], [4]])
-        # After each call: the first decodes, the second one is at work, too.
+        # After each call: the first row decodes, the second is at work too.
         for wanted in (4, 103, 202):
             if (got := generator.prompt_cache_nbytes) != wanted:
                 yield f"of caches of 1 byte, and of 100 in a batch, it counts {got}, not {wanted}"
@@ -153,7 +153,7 @@ def _nbytes() -> Iterator[str]:
 
 
 def _padded() -> Iterator[str]:
-    """Caches are prepared for padding where rows differ in length, and else not."""
+    """Caches are prepared for padding only if rows differ in length."""
     for prompts, wanted in (
         (_PROMPTS, []),
         (([1, 2, 3, 4], [5, 6]), [{"lengths": [3, 1], "right_padding": [0, 2]}]),

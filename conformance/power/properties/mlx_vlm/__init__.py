@@ -1,6 +1,6 @@
 """Properties of mlx-vlm's functions that need no model.
 
-What batches of a model give is played by the scenarios, what caches hold by ``power/caches``.
+Scenarios test batches of a model, and ``power/caches`` tests the contents of caches.
 """
 
 from __future__ import annotations
@@ -10,5 +10,5 @@ from conformance.core.unavailable import Unavailable
 
 
 def properties() -> list[Property | Unavailable]:
-    """All of them, and which modules are left out."""
+    """All properties, and the modules that are unavailable."""
     return properties_in(__name__)

@@ -1,4 +1,4 @@
-"""What mlx-vlm must have in common with the other library; each part of it imported by itself."""
+"""Properties that mlx-vlm shares with the other library; each part is imported by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
 """Properties of mlx-vlm's cache classes.
 
-Random sequences of their methods belong in ``power/caches``.
+Random sequences of their methods are in ``power/caches``.
 """

@@ -1,4 +1,4 @@
-"""mlx-vlm's caches of batches and of models, where no sequence of a batch's methods leads."""
+"""Properties of mlx-vlm's batch and model caches that no sequence of batch methods reaches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BATCHES: dict[str, Callable[[list[int]], Any]] = {
 
 
 def cache_batch_properties() -> list[Property]:
-    """Those of ``Batch*KVCache``, ``CacheList``, ``_BaseCache`` and of a model's caches."""
+    """The properties of ``Batch*KVCache``, ``CacheList``, ``_BaseCache`` and a model's caches."""
     batches = ("Batch*KVCache", "Batch*KVCache.*", "RotatingKVCache.merge", "_dequantize_uniform")
     model = ("make_prompt_cache", "should_quantize_kv_layer", "create_attention_mask")
     joining = (*batches, "BatchPoolingCache.*", "ArraysCache.*")
@@ -51,7 +51,7 @@ def _fed(cache: Any, width: int, rows: int = 2) -> Any:
 
 
 def _batches() -> Iterator[str]:
-    """Room grows by 256 columns, up to a window; rows and bytes are those that it holds."""
+    """Capacity grows by 256 columns, up to a window; rows and bytes match the contents."""
     for name, make in _BATCHES.items():
         most = _WINDOW if "Rotating" in name else 512
         empty = make([1, 0])
@@ -64,7 +64,7 @@ def _batches() -> Iterator[str]:
         for rows in (2, 1):
             cache = make([0] * rows)
             done = 0
-            # Several columns at once are no ring's.
+            # A ring does not take several columns at once.
             for width in (1, *([255] if most == 512 else [1] * 255), 1):
                 _fed(cache, width, rows)
                 done += width
@@ -79,7 +79,7 @@ def _batches() -> Iterator[str]:
 
 
 def _packed() -> Iterator[str]:
-    """Room where whole steps are full, and where not; packed columns as they are read."""
+    """Capacity with and without full steps, and dequantized columns."""
     for name in ("BatchKVCache", "BatchQuantizedKVCache"):
         for first, more, room in ((1, 256, 257), (200, 57, 456), (256, 1, 512)):
             cache = _BATCHES[name]([0, 0])
@@ -100,7 +100,7 @@ def _packed() -> Iterator[str]:
 
 
 def _prepared() -> Iterator[str]:
-    """Padding on the left comes before tokens; that of nothing on the right is forgotten."""
+    """Left padding comes before tokens; right padding of 0 columns is ignored."""
     for name, make in _BATCHES.items():
         cache = make([1, 0])
         cache.prepare(left_padding=[2, 3], right_padding=[0, 0], lengths=[1, 1])
@@ -126,7 +126,7 @@ def _prepared() -> Iterator[str]:
 
 
 def _unfed() -> Iterator[str]:
-    """On either side, rows that were not fed leave the others' columns, and their types."""
+    """Unfed rows on either side do not change the other rows' columns and dtypes."""
     for first, (name, make) in itertools.product((True, False), _BATCHES.items()):
         fed, bare = make([0, 1]), make([0])
         # Others become float32: a known defect of the caches' own test.
@@ -155,7 +155,7 @@ def _unfed() -> Iterator[str]:
 
 
 def _unfed_states(*, first: bool) -> Iterator[str]:
-    """Of states and of pooled windows."""
+    """The same for states and pooled windows."""
     fed, bare = caches.ArraysCache(2), caches.ArraysCache(2, [0])
     fed[1] = mx.ones((2, 3), mx.bfloat16)
     pools = caches.BatchPoolingCache(2, [0, 0]), caches.BatchPoolingCache(2, [0])
@@ -176,7 +176,7 @@ def _unfed_states(*, first: bool) -> Iterator[str]:
 
 
 def _of_model() -> Iterator[str]:
-    """One of each layer, or its own; with a bound the first four tokens stay. The last is plain."""
+    """One cache a layer, or the model's own; a bound keeps four first tokens; the last is plain."""
     own = [caches.ArraysCache(1)]
     layers = [None] * 3
     for bound in (None, 8):
@@ -212,7 +212,7 @@ class _Bare(caches._BaseCache):  # type: ignore[misc]
 
 
 def _all() -> Iterator[str]:
-    """A cache that says nothing has no state, no size, and is not cut or put together."""
+    """A cache without methods has no state and no size, and cannot be cut or joined."""
     bare = _Bare()
     said = bare.state, bare.meta_state, bare.size(), bare.is_trimmable(), bare.memory_profile(3)
     if said != ([], "", 0, False, None) or bare.prefix_cache_merge([bare], [0]) is not None:
@@ -255,7 +255,7 @@ def _all() -> Iterator[str]:
 
 
 def _lists() -> Iterator[str]:
-    """A list says what its parts say: all can be cut, the largest size, all bytes."""
+    """A list combines its parts: it can be cut if all can, has the largest size and all bytes."""
     parts = caches.KVCache(), caches.KVCache()
     listed = caches.CacheList(*parts)
     if not listed.empty():

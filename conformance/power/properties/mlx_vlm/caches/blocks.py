@@ -1,4 +1,4 @@
-"""Blocks of drafted tokens in caches of recurrent layers: only what is kept was fed."""
+"""Blocks of drafted tokens in caches of recurrent layers: only kept tokens have an effect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PADDING = 5
 
 
 def cache_block_properties() -> list[Property]:
-    """Those of ``ArraysCache``."""
+    """The properties of ``ArraysCache``."""
     names = ("ArraysCache.*", "_speculative_lengths", "_BaseCache.*")
     return [
         Property("caches: blocks of recurrent layers", FILE, names, _blocks),
@@ -51,7 +51,7 @@ class _Layer:
             self.window, self.state = self.after(drawn(rows, rows, 3, _SIZE), [3] * rows)
 
     def after(self, tokens: np.ndarray, counts: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Window and state of each row after so many of the tokens, ``[row, ..., size]``."""
+        """Window and state of each row after ``counts`` of the tokens, ``[row, ..., size]``."""
         windows, states = [], []
         for row, count in enumerate(counts):
             fed = tokens[row, :count]
@@ -63,7 +63,7 @@ class _Layer:
         return np.stack(windows), np.stack(states)
 
     def feed(self, tokens: np.ndarray) -> list[Any]:
-        """As a layer does; gives what its cache asks for and gives."""
+        """Feed tokens like a layer; returns the cache's requests and results."""
         rows, count, _ = tokens.shape
         cache, asked = self.cache, []
         before = cache[_WINDOW]
@@ -86,7 +86,7 @@ class _Layer:
         return [output, window is cache[_WINDOW], state is cache[_STATE], *asked]
 
     def held(self) -> int:
-        """Bytes of its arrays before a block."""
+        """Bytes of the cache's arrays before a block."""
         rows = self.rows
         return 4 * (rows * 2 + self.warm * rows * (_WIDTH + 1) * _SIZE)
 
@@ -98,7 +98,7 @@ def _pieces(total: int) -> list[list[int]]:
 
 
 def _blocks() -> Iterator[str]:
-    """Of one row and of several, in one piece and in several, at the beginning and later."""
+    """Blocks of one row and several, in one piece and several, at the beginning and later."""
     known = itertools.cycle([("left_padding",), ("lengths",), ()])
     for rows, total, warm in itertools.product((1, 3), (1, 3), (True, False)):
         for pieces, lengths in itertools.product(_pieces(total), commits(rows, total)):
@@ -151,7 +151,7 @@ def _block(
 
 
 def _given_up() -> Iterator[str]:
-    """Nothing of a block is left; there may be none."""
+    """After a block is discarded, nothing of it is left; there may be no block."""
     for rows, known in itertools.product((1, 3), ("left_padding", "lengths", None)):
         layer = _Layer(rows, warm=True)
         cache = layer.cache
@@ -185,13 +185,13 @@ def _fed(total: int, fed: int | None = None) -> _Layer:
 
 
 def _steps(history: int | None) -> Any:
-    """An update that gives so many states beside the last one; ``None``: no history at all."""
+    """An update that returns ``history`` states besides the last one; ``None``: no history."""
     more = () if history is None else (mx.zeros((2, history, _SIZE)) if history else None,)
     return lambda *_: ("out", mx.ones((2, _SIZE)), *more)
 
 
 def _refused() -> Iterator[str]:
-    """Blocks and pieces of no tokens, more than were announced, and what was not recorded."""
+    """Empty blocks and pieces, more tokens than announced, and unrecorded states are refused."""
     for length in (0, -1):
         yield from refuses(ValueError, caches.ArraysCache(1).start_speculation, length)
         yield from refuses(ValueError, _fed(2).cache.update_recurrent, _STATE, length, _steps(None))
@@ -224,7 +224,7 @@ def _refused() -> Iterator[str]:
 
 
 def _not_kept() -> Iterator[str]:
-    """Rows that are not there, lengths out of bounds, another block's number, a part of a block."""
+    """Missing rows, lengths out of bounds, another block's number, partial blocks are refused."""
     for lengths in ([1], [1, 1, 1], [-1, 0], [0, 3], 3, -1, mx.array([1])):
         yield from refuses(ValueError, _fed(2, 2).cache.commit_speculation, lengths)
     number = _fed(2, 2).cache._speculation_generation
@@ -239,7 +239,7 @@ def _not_kept() -> Iterator[str]:
 
 
 def _edges() -> Iterator[str]:
-    """What is as long as it may be is taken: a window of nothing, a piece of nothing."""
+    """Limits are accepted: an empty window, an empty piece."""
     cache = caches.ArraysCache(2)
     got = cache.update_window(0, mx.zeros((2, 3, 1)), 0)
     yield from differs(got, np.zeros((2, 0, 1), np.float32), "a window of nothing")
@@ -268,7 +268,7 @@ def _edges() -> Iterator[str]:
 
 
 def _windows() -> Iterator[str]:
-    """The last columns of each row, where rows have padding behind them."""
+    """The last columns of each row, for rows with padding on the right."""
     source = drawn(1, 3, 6, 2)
     for width in (0, 1, 2, 4):
         for lengths in ([0, 1, 2], [9, 6 - width, -1]):

@@ -1,4 +1,4 @@
-"""What is kept of mlx-vlm's caches of one stream: snapshots, rows, packed columns, prefixes."""
+"""Kept contents of mlx-vlm's single-stream caches: snapshots, rows, packed columns, prefixes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from conformance.power.properties.mlx_vlm.caches.streams import (
 
 
 def cache_kept_properties() -> list[Property]:
-    """Those of what is restored, put together and taken apart."""
+    """The properties of restoring, joining and splitting caches."""
     names = (*STREAMS, "_dequantize_uniform", "_BaseCache.*", "*.prefix_cache_merge*")
     return [
         Property("caches: streams as they are kept", FILE, names, _kept),
@@ -37,7 +37,7 @@ def cache_kept_properties() -> list[Property]:
 
 
 def _kept() -> Iterator[str]:
-    """Empty ones are restored empty; rows of one kind are put together, others are not."""
+    """Empty caches are restored empty; only rows of one kind are joined."""
     for name, make in KINDS.items():
         if name == "StaticPrefixKVCache":
             continue
@@ -106,7 +106,7 @@ def _not_together(own: Any) -> Iterator[str]:
 
 
 def _apart() -> Iterator[str]:
-    """Rows of plain keys and values; the same, packed; those of packed ones, as they are read."""
+    """Rows split from plain keys and values, from packed ones, and after dequantizing."""
     empty = caches.KVCache()
     for row in (1, -2):
         yield from refuses(IndexError, empty.extract, row)
@@ -147,7 +147,7 @@ def _apart() -> Iterator[str]:
 
 
 def _chunks() -> Iterator[str]:
-    """The last columns of a chunk stay; those before are given up, and positions go on."""
+    """The last columns of a chunk stay, earlier ones are dropped, and positions continue."""
     caches.ChunkedKVCache(3).maybe_trim_front()
     for widths in ([3, 1, 4], [5, 5], [6, 1, 1, 9], [2, 3, 1]):
         cache = caches.ChunkedKVCache(5)
@@ -171,7 +171,7 @@ def _chunks() -> Iterator[str]:
 
 
 def _read_only() -> Iterator[str]:
-    """A prefix that others read: its columns before theirs, which it does not keep."""
+    """A shared prefix: its columns come before the readers' columns, which it does not keep."""
     stream = Stream(caches.StaticPrefixKVCache("6", "4"))
     if stream.cache.state != (None, None) or stream.cache.decoder_state != (None, None):
         yield "an empty prefix has columns"

@@ -1,4 +1,4 @@
-"""What the properties of mlx-vlm's caches share: drawn arrays, what differs or is refused."""
+"""Helpers of the properties of mlx-vlm's caches: drawn arrays, differences and refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def drawn(seed: int, *shape: int) -> np.ndarray:
 
 
 def differs(got: Any, wanted: np.ndarray | None, what: str) -> Iterator[str]:
-    """Where an array is another than it must be, or is there where none must be."""
+    """The difference of an array from the wanted one, or that it should be missing."""
     if wanted is None or got is None:
         if (wanted is None) != (got is None):
             yield f"{what}: {'there is none' if got is None else 'there is one'}"
@@ -32,7 +32,7 @@ def differs(got: Any, wanted: np.ndarray | None, what: str) -> Iterator[str]:
 
 
 def refuses(error: type[Exception], call: Callable[..., object], *args: Any) -> Iterator[str]:
-    """Where a call is not refused with that error."""
+    """The problem that a call is not refused with this error, if so."""
     try:
         got = call(*args)
     except error:
@@ -41,13 +41,13 @@ def refuses(error: type[Exception], call: Callable[..., object], *args: Any) -> 
 
 
 def commits(count: int, total: int) -> Sequence[Any]:
-    """How many tokens of a block are kept of each row: of all alike, and of each another."""
+    """Numbers of a block's tokens to keep: equal for all rows, and different for each."""
     alike = [*range(total + 1), *([number] * count for number in (0, total))]
     ragged = [[(row + start) % (total + 1) for row in range(count)] for start in range(total + 1)]
     return [*alike, *ragged, *(mx.array(one) for one in ragged[:2])]
 
 
 def kept_of(lengths: Any, count: int) -> list[int]:
-    """What ``commits`` gives, as a number for each row."""
+    """A result of ``commits`` as a number for each row."""
     numbers: Any = lengths.tolist() if isinstance(lengths, mx.array) else lengths
     return [numbers] * count if isinstance(numbers, int) else list(numbers)

@@ -1,4 +1,4 @@
-"""Blocks of drafted tokens in caches of pooled windows: only what is kept was fed."""
+"""Blocks of drafted tokens in caches of pooled windows: only kept tokens have an effect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES = ("PoolingCache.*", "BatchPoolingCache.*", "*_pooling_*", "_speculative_l
 
 
 def cache_pool_properties() -> list[Property]:
-    """Those of blocks that end."""
+    """The properties of blocks that end."""
     return [
         Property("caches: blocks of pooled windows", FILE, NAMES, _single),
         Property("caches: blocks of pooled rows", FILE, NAMES, _rows),
@@ -35,7 +35,7 @@ def cache_pool_properties() -> list[Property]:
 
 
 class Pool:
-    """Rows of one length each in a cache, beside the tokens that it must hold.
+    """A cache with rows of given lengths, and the tokens that it must hold.
 
     Attributes:
         counts: tokens of each row so far.
@@ -64,7 +64,7 @@ class Pool:
         return found[0], found[1]
 
     def feed(self, width: int) -> tuple[Any, Any]:
-        """As an attention layer does, with the sum of a window as what is pooled of it."""
+        """Feed like an attention layer, with the sum of a window as its pooled token."""
         keys, gates = self.given(width)
         windows, weights, base = self.cache.accumulate_windows(keys, gates, mx.array(self.start))
         rows, columns, _ = windows.shape
@@ -75,7 +75,7 @@ class Pool:
         return weights, base
 
     def wrong(self, said: str, spare: int = 0) -> Iterator[str]:
-        """Where the cache is not as after just these tokens, with so many columns to spare."""
+        """Where the cache differs from one fed just these tokens, with ``spare`` spare columns."""
         cache, ratio = self.cache, self.ratio
         rest = [count % ratio for count in self.counts]
         done = [count // ratio for count in self.counts]
@@ -101,7 +101,7 @@ class Pool:
                 yield from differs(cache.pooled[row, :count], wanted, f"{said}: windows of {row}")
 
     def windows(self, before: Sequence[int], weights: Any, base: Any, said: str) -> Iterator[str]:
-        """Where gates of the windows that end, or their first positions, are others."""
+        """Where the gates or first positions of the ended windows differ."""
         first, last = ([one // self.ratio * self.ratio for one in x] for x in (before, self.counts))
         wanted = [a if a < b else 0 for a, b in zip(first, last, strict=True)]
         got = base.tolist() if isinstance(base, mx.array) else [base] * self.rows
@@ -115,18 +115,18 @@ class Pool:
             yield from differs(weights[row, : b - a], gates, f"{said}: gates of row {row}")
 
     def held(self) -> int:
-        """Bytes of what it holds between blocks."""
+        """Bytes of the contents between blocks."""
         done = 0 if self.cache.pooled is None else self.cache.pooled.shape[1]
         fed = any(self.counts)
         return 4 * self.rows * (done * SIZE + fed * self.ratio * (SIZE + GATE))
 
     def cut(self, counts: Sequence[int], start: Sequence[int]) -> None:
-        """What it must hold is this."""
+        """Set the tokens that the cache must hold."""
         self.counts, self.start = list(counts), list(start)
 
 
 def _single() -> Iterator[str]:
-    """Of a single stream's cache, and of several rows of one length."""
+    """A single stream's cache, and several rows of one length."""
     count = itertools.cycle([1, 2, 1])
     for ratio, before, total in itertools.product((2, 3), (0, 2, 4), (1, 4)):
         for keep, pieces in itertools.product(range(total + 1), ([total], [1] * total)):
@@ -135,7 +135,7 @@ def _single() -> Iterator[str]:
 
 
 def _rows() -> Iterator[str]:
-    """Of rows of several lengths; some begin in a block, or behind padding that it holds."""
+    """Rows of several lengths, some of which begin inside a block or after its padding."""
     prompts = itertools.cycle([[2, 5, 0], [1, -2], [4, 3], [7, -1, 3], [0, 0], [2, 0]])
     for ratio, pieces in itertools.product((2, 3), ([1], [2], [4], [1, 2])):
         for number in range(10):
@@ -179,7 +179,7 @@ def _block(pool: Pool, pieces: Sequence[int], keep: Any, said: str) -> Iterator[
 
 
 def _given_up() -> Iterator[str]:
-    """Nothing of a block is left; what it takes meanwhile is counted once."""
+    """A discarded block leaves nothing; its bytes are counted once meanwhile."""
     for ratio, before, batch in itertools.product((2, 4), ([2, 5], [3, 3]), (True, False)):
         for total in (1, 4):
             pool = Pool(ratio, before[:1] if not batch else before, batch=batch)
@@ -191,7 +191,7 @@ def _given_up() -> Iterator[str]:
                 pool.feed(width)
             needs = max(count % ratio for count in counts) + total >= ratio
             more = 4 * pool.rows * total * (SIZE + GATE) * needs
-            # What was pooled before stays until the end, and so does a buffer that is needed.
+            # Earlier pooled tokens and needed buffers stay until the end.
             more += 4 * pool.rows * needs * ratio * (SIZE + GATE)
             grown = max(one // ratio for one in pool.counts) > max(one // ratio for one in counts)
             more += 4 * pool.rows * SIZE * max(one // ratio for one in counts) * grown

@@ -1,4 +1,4 @@
-"""What mlx-vlm's caches of pooled windows refuse, and what is kept of them."""
+"""Refusals and kept contents of mlx-vlm's caches of pooled windows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ENDLESS = 2**31
 
 
 def cache_pool_kept_properties() -> list[Property]:
-    """Those of errors, lengths of prompts, snapshots and rows put together."""
+    """The properties of errors, prompt lengths, snapshots and joined rows."""
     return [
         Property("caches: pooled blocks that are refused", FILE, NAMES, _refused),
         Property("caches: pooled windows as they are kept", FILE, NAMES, _kept),
@@ -32,7 +32,7 @@ def _fed(*, batch: bool, total: int = 3, fed: int = 0) -> Any:
 
 
 def _refused() -> Iterator[str]:
-    """Blocks of no tokens, more than were announced, and what was not fed."""
+    """Empty blocks, more tokens than announced, and unfed tokens are refused."""
     for batch in (True, False):
         plain = Pool(2, [1, 1], batch=batch).cache
         yield from refuses(ValueError, plain.start_speculation, 0)
@@ -67,7 +67,7 @@ def _refused() -> Iterator[str]:
 
 
 def _prepared() -> Iterator[str]:
-    """A batch's lengths and padding: taken when it is empty, of as many rows as it has."""
+    """A batch takes lengths and padding only when empty, and for its number of rows."""
     keys, gates = mx.zeros((2, 1, SIZE)), mx.zeros((2, 1, GATE))
     yield from refuses(
         ValueError, caches.BatchPoolingCache(2, [0]).accumulate_windows, keys, gates, 0
@@ -102,7 +102,7 @@ def _prepared() -> Iterator[str]:
 
 
 def _kept() -> Iterator[str]:
-    """What prefix caching keeps of it is the same cache, and so is its state."""
+    """A cache kept by prefix caching, or restored from its state, is the same cache."""
     for before in (0, 1, 3, 5):
         pool = Pool(2, [before], batch=False)
         snapshot = pool.cache.prefix_cache_snapshot()

@@ -1,4 +1,4 @@
-"""mlx-vlm's caches of one stream, which hold all columns: each beside a plain list of them."""
+"""mlx-vlm's single-stream caches of all columns, each compared with a plain list of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STREAMS = tuple(f"{name}*" for name in KINDS)
 
 
 def cache_stream_properties() -> list[Property]:
-    """Those of updates, cuts, masks and room."""
+    """The properties of updates, cuts, masks and capacity."""
     more = (*STREAMS, "_BaseCache.*", "create_attention_mask")
     return [
         Property("caches: streams in any order", FILE, more, _any_order),
@@ -36,7 +36,7 @@ def cache_stream_properties() -> list[Property]:
 
 
 def plain(held: Any, bits: int = BITS) -> np.ndarray:
-    """What arrays of a cache stand for; packed ones as they are read."""
+    """The values of a cache's arrays; packed ones are dequantized."""
     if isinstance(held, tuple | list):
         if 0 in held[0].shape:
             return np.zeros((*held[0].shape[:-1], held[1].shape[-1] * GROUP), np.float32)
@@ -46,7 +46,7 @@ def plain(held: Any, bits: int = BITS) -> np.ndarray:
 
 
 class Stream:
-    """A cache of one stream beside all columns that it must hold, ``[row, head, column, size]``."""
+    """A cache of one stream, and the columns that it must hold, ``[row, head, column, size]``."""
 
     def __init__(self, cache: Any, rows: int = 1, dtype: mx.Dtype = mx.float32) -> None:
         self.cache, self.rows, self.fed, self.dtype = cache, rows, 0, dtype
@@ -54,7 +54,7 @@ class Stream:
         self.columns = [np.zeros((rows, HEADS, 0, size), np.float32) for size in (KEY, VALUE)]
 
     def feed(self, width: int) -> tuple[Any, Any]:
-        """The next columns; gives what the cache gives."""
+        """Feed the next columns; returns the cache's result."""
         self.fed += 1
         new = [drawn(self.fed, self.rows, HEADS, width, size) for size in (KEY, VALUE)]
         given = [mx.array(one).astype(self.dtype) for one in new]
@@ -66,17 +66,17 @@ class Stream:
 
     @property
     def length(self) -> int:
-        """How many columns it must hold."""
+        """The number of columns that the cache must hold."""
         return int(self.columns[0].shape[2])
 
     def cut(self, count: int) -> int:
-        """Trim; gives how many it must say."""
+        """Trim columns; returns the number that the cache must report."""
         count = min(count, self.length)
         self.columns = [one[:, :, : self.length - count] for one in self.columns]
         return count
 
     def differing(self, held: Any, said: str) -> Iterator[str]:
-        """Where a pair of keys and values is not these columns."""
+        """Where a pair of keys and values differs from these columns."""
         for got, wanted, name in zip(held, self.columns, ("keys", "values"), strict=True):
             yield from differs(mx.array(plain(got)), wanted, f"{said}: {name}")
 
@@ -88,7 +88,7 @@ def leaves(cache: Any) -> list[mx.array]:
 
 
 def _any_order() -> Iterator[str]:
-    """Columns are added, cut, saved and restored; after each step all that a cache says is read."""
+    """Columns are added, cut, saved and restored; all reports are compared after each step."""
     for name, make in KINDS.items():
         draw = np.random.default_rng(3)
         for rows, dtype in ((1, mx.float32), (2, mx.bfloat16), (1, mx.float16)):
@@ -146,7 +146,7 @@ def _cut(stream: Stream, count: int, said: str) -> Iterator[str]:
 
 
 def _reloaded(name: str, stream: Stream, said: str) -> Iterator[str]:
-    """The same columns by ``from_state``, and by prefix caching."""
+    """The same columns after ``from_state``, and after prefix caching."""
     cache = stream.cache
     made = [] if name == "StaticPrefixKVCache" else [type(cache).from_state(*_saved(cache))]
     kept = KINDS[name]()
@@ -167,7 +167,7 @@ def _saved(cache: Any) -> tuple[Any, Any]:
 
 
 def _room() -> Iterator[str]:
-    """Columns are made in whole steps, and as many as are asked for."""
+    """Capacity grows in whole steps, by as many as needed."""
     # Among them as many columns as a key, or a packed one, has elements.
     sizes = (1, 0, 256), (8, 0, 256), (32, 0, 256), (1, 256, 257), (257, 0, 512), (200, 57, 456)
     for name in ("KVCache", "QuantizedKVCache", "ChunkedKVCache"):

@@ -25,7 +25,7 @@ _PIECES = (
 
 
 def cache_window_properties() -> list[Property]:
-    """Those of ``RotatingKVCache`` and ``BufferedRotatingKVCache``."""
+    """The properties of ``RotatingKVCache`` and ``BufferedRotatingKVCache``."""
     names = ("RotatingKVCache*", "BufferedRotatingKVCache*", "_windowed_*")
     return [
         Property("caches: windows and first tokens", FILE, names, _first_tokens),
@@ -37,13 +37,13 @@ def cache_window_properties() -> list[Property]:
 
 
 def _columns(first: int, width: int) -> tuple[mx.array, mx.array]:
-    """Keys and values that say their position, of another size each."""
+    """Keys and values that encode their position, of different sizes."""
     at = np.arange(first, first + width, dtype=np.float32)[None, None, :, None]
     return mx.array(np.tile(at, (1, 2, 1, 4))), mx.array(np.tile(at + 0.5, (1, 2, 1, 2)))
 
 
 def _positions(fetched: Sequence[Any]) -> list[int] | str:
-    """Those of the columns of keys and values; a text where they differ."""
+    """The positions of the columns of keys and values, or a text if they differ."""
     keys, values = (np.array(one) for one in fetched)
     at = keys[0, 0, :, 0]
     if keys.shape != (1, 2, len(at), 4) or values.shape != (1, 2, len(at), 2):
@@ -54,7 +54,7 @@ def _positions(fetched: Sequence[Any]) -> list[int] | str:
 
 
 def _seen(mask: Any, width: int, held: Sequence[int]) -> list[set[int]]:
-    """Positions that each query sees."""
+    """The positions that each query sees."""
     if mask is None:
         return [set(held)] * width
     if mask == "causal":
@@ -123,7 +123,7 @@ def _says(cache: Any, done: int, held: int, said: str) -> Iterator[str]:
 
 
 def _room() -> Iterator[str]:
-    """One grows by steps up to its window; what is cut of it can be fed again."""
+    """A cache grows by steps up to its window; cut columns can be fed again."""
     for most, step, room in ((300, None, {1: 256, 256: 256, 257: 300}), (7, 4, {1: 4, 4: 4, 5: 7})):
         cache = caches.RotatingKVCache(most)
         if not cache.empty() or cache.nbytes or cache.state != (None, None):
@@ -158,7 +158,7 @@ def _room() -> Iterator[str]:
 
 
 class _Buffered:
-    """A window with spare columns beside positions that it must hold, and the room for them."""
+    """A window with spare columns, the positions that it must hold, and its capacity."""
 
     def __init__(self, cache: Any, held: Sequence[int] = ()) -> None:
         self.cache, self.held = cache, list(held)
@@ -166,7 +166,7 @@ class _Buffered:
         self.room = cache.keys.shape[2] if held else 0
 
     def feed(self, width: int, window: int | None, *, array: bool) -> Iterator[str]:
-        """Mask first, then the columns."""
+        """Make the mask first, then feed the columns."""
         cache, spare = self.cache, self.cache.buffer_size
         said = f"a window of {cache.max_size} with {spare} spare at {self.next}, fed {width}"
         options = {"window_size": window, "return_array": array}
@@ -198,7 +198,7 @@ class _Buffered:
             yield f"{said}: it says {state}, not {own}"
 
     def cut(self, count: int) -> Iterator[str]:
-        """The last columns go; positions go on from there."""
+        """Cut the last columns; positions continue from there."""
         gone = min(count, len(self.held))
         if self.cache.trim(str(count)) != gone:
             yield f"of {self.held} not {gone} are cut"
@@ -227,7 +227,7 @@ def _buffered() -> Iterator[str]:
 
 
 def _become() -> Iterator[str]:
-    """What a window holds, in order; the last of it where it holds more; then it goes on."""
+    """A converted window has the last contents in order, and continues from them."""
     make = caches.BufferedRotatingKVCache.from_cache
     if (made := make(caches.RotatingKVCache(5, 2))).meta_state != ("2", "5", "0", "0", "0", "64"):
         yield f"of nothing a window becomes {made.meta_state}"
@@ -259,7 +259,7 @@ def _become() -> Iterator[str]:
 
 
 def _kept() -> Iterator[str]:
-    """By its state or as prefix caching keeps it, a window goes on alike."""
+    """A window restored from its state or by prefix caching continues alike."""
     kinds: list[dict[str, int]] = [{"keep": 2}, {}, {"buffer_size": 3}]
     for options, count in itertools.product(kinds, (1, 3, 6, 11)):
         cls = caches.BufferedRotatingKVCache if "buffer_size" in options else caches.RotatingKVCache

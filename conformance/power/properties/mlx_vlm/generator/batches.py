@@ -1,4 +1,4 @@
-"""mlx-vlm's ``batch_generate`` with a model of a few lines: who gets which answer."""
+"""mlx-vlm's ``batch_generate`` with a model of a few lines: the answer of each prompt."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PICTURE = np.random.default_rng(8).normal(0, 0.5, SIZE).astype(np.float32)
 
 
 def batch_properties() -> list[Property]:
-    """Those of ``batch_generate``."""
+    """The properties of ``batch_generate``."""
     names = (
         *("batch_generate", "_generate_batch", "normalize_resize_shape", "_clone_or_*"),
         *("BatchGenerator.insert", "BatchGenerator.stats", "_unpad_batch_prompts"),
@@ -39,7 +39,7 @@ def batch_properties() -> list[Property]:
 
 
 class _Said:
-    """Stands for a detokenizer: its text are the numbers of tokens."""
+    """Replaces a detokenizer: its text is the numbers of the tokens."""
 
     def __init__(self) -> None:
         self.reset()
@@ -56,7 +56,7 @@ class _Said:
 
 
 class Library:
-    """What the function asks of others: templates and inputs; each is recorded."""
+    """Replaces and records the functions that ``batch_generate`` calls: templates and inputs."""
 
     def __init__(self, prompts: Sequence[Sequence[int]]) -> None:
         self._prompts = prompts
@@ -72,14 +72,14 @@ class Library:
         self.processor = SimpleNamespace(tokenizer=tokenizer, detokenizer=_Said())
 
     def template(self, processor: Any, config: Any, prompt: str, **given: Any) -> str:
-        """The prompt as a model is asked."""
+        """The prompt by the chat template."""
         if (processor, config) != (self.processor, self.model.config):
             raise ValueError("a template is asked for with another processor or config")
         self.templates.append((prompt, given))
         return f"<{prompt}>"
 
     def prepare(self, processor: Any, **given: Any) -> dict[str, Any]:
-        """Padded on the left, as tokenizers do."""
+        """Inputs padded on the left, as by tokenizers."""
         if processor is not self.processor:
             raise ValueError("inputs are asked for with another processor")
         self.inputs.append(given)
@@ -95,7 +95,7 @@ class Library:
         }
 
     def embed(self, tokens: mx.array, pixels: Any, *, mask: Any, **given: Any) -> Any:
-        """Each image changes its row, by its number."""
+        """Embeddings in which each image changes its row, by its number."""
         if mask is None or mask.shape != tokens.shape or given:
             raise ValueError("embeddings are asked for without the mask, or with more")
         found = EMBEDDINGS[np.array(tokens)]
@@ -107,7 +107,7 @@ class Library:
 
     @contextlib.contextmanager
     def instead(self) -> Iterator[None]:
-        """The library asks these."""
+        """Inside the block, the library calls these functions."""
         names: dict[str, Any] = {
             "time": SimpleNamespace(perf_counter=itertools.count().__next__),
             "apply_chat_template": self.template,
@@ -135,13 +135,13 @@ def _rows(seed: int, count: int) -> list[Asked]:
 
 
 def _text(asked: Asked) -> tuple[str, int]:
-    """What is said, and how many tokens are counted."""
+    """The text of an answer, and its number of counted tokens."""
     given = list(answer(asked, {(_STOP,)}))
     return str([one.token for one in given if one.reason != "stop"]), len(given)
 
 
 def _answers() -> Iterator[str]:
-    """In the order of prompts, whatever is grouped; counts of all groups."""
+    """Answers in the order of prompts, however grouped, and the counts of all groups."""
     shapes = [(4, 6), (8, 8), (4, 6), (6, 4), (8, 8)]
     cases = itertools.product((0, 1, 2, 3, 5), (True, False), ("", "all", "each"))
     for number, (shown, grouped, biased) in enumerate(cases):
@@ -206,7 +206,7 @@ def _silent() -> Iterator[None]:
 
 
 def _asked() -> Iterator[str]:
-    """Which templates and inputs are asked for, of images, audio and video."""
+    """The templates and inputs requested for images, audio and video."""
     some = _rows(3, 3)
     for images, audios, videos in itertools.product(
         (0, 1, 2), (None, ["a"]), (None, ["v"], ["v", "w"])
@@ -259,7 +259,7 @@ def _asked() -> Iterator[str]:
 
 
 def _refused() -> Iterator[str]:
-    """More images, audio or videos than prompts, and several pieces of audio where one is taken."""
+    """More media than prompts, or several pieces of audio where one is taken, are refused."""
     library = Library([[1, 2], [3]])
     several = [_image(0, 4, 4)] * 3
     with library.instead():
@@ -285,7 +285,7 @@ def _refused() -> Iterator[str]:
 
 
 def _sizes() -> Iterator[str]:
-    """One number is both sides."""
+    """A single number for the size means both sides."""
     cases = ((None, None), ([4], (4, 4)), ((4, 6), (4, 6)), ([6, 4], (6, 4)))
     for given, want in cases:
         if ar.normalize_resize_shape(given) != want:

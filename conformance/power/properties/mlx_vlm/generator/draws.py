@@ -1,4 +1,4 @@
-"""What mlx-vlm draws for a row hangs on its seed, row and position, and on nothing beside it."""
+"""mlx-vlm's draws for a row depend only on its seed, row and position."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ ar: Any = compat.part("generate.ar")
 
 _FILE = "mlx_vlm/generate/ar.py"
 _VOCAB, _DRAWS = 17, 3000
-# What distinguishes the seed of proposals.
+# The constant that makes the seed of proposals different.
 _PROPOSALS = 0x0DFA5202
-# Of a seed, a row and a position: a seed gives the same answer in each release.
+# Keys by seed, row and position: a seed gives the same answer in each release.
 _KEYS = {
     (0, 0, 0): 2291442603,
     (7, 0, 1): 1347628614,
@@ -31,7 +31,7 @@ _KEYS = {
 
 
 def draw_properties() -> list[Property]:
-    """Those of the sampler whose draws have keys."""
+    """The properties of the sampler with keyed draws."""
     keys = ("_position_*",)
     return [
         Property("draws: keys", _FILE, keys, _keys),
@@ -41,7 +41,7 @@ def draw_properties() -> list[Property]:
 
 
 def _keys() -> Iterator[str]:
-    """Other seeds, rows and positions have other keys, spread over all bits."""
+    """Different seeds, rows and positions have different keys, spread over all bits."""
     cases = [(s, r, p) for s in (0, 1, 2, 1 << 31) for r in range(12) for p in range(40)]
     found = [ar._position_seed(*case) for case in cases]
     if min(found) < 0 or max(found) >= 1 << 32:
@@ -60,7 +60,7 @@ def _keys() -> Iterator[str]:
 
 
 def _targets() -> Iterator[str]:
-    """Drawn by the probabilities that the options leave; alike in each batch; unlike proposals."""
+    """Draws follow the filtered probabilities, equal in all batches, unlike proposals."""
     scores = np.random.default_rng(4).normal(0, 1.5, _VOCAB)
     row = np.asarray(scores - np.log(np.exp(scores).sum()), np.float32)
     many = mx.repeat(mx.array(row)[None], _DRAWS, axis=0)
@@ -122,7 +122,7 @@ def _by_seed(many: mx.array) -> Iterator[str]:
 
 
 def _positions() -> Iterator[str]:
-    """A sampler that takes rows and positions gets them, where both are known."""
+    """A sampler that takes rows and positions gets them if both are known."""
 
     class Both:
         def __call__(self, logprobs: Any) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""In which order mlx-vlm's generator must take its prompts, and what each of its calls must do."""
+"""The required order of prompts in mlx-vlm's generator, and the required steps of its calls."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Limits:
     """Settings of a generator.
 
     Attributes:
-        decoding: rows that decode at most.
-        joining: rows of a prompt batch.
-        piece: columns of a prompt that are computed at once; all for ``None``.
+        decoding: the most decoding rows.
+        joining: the most rows of a prompt batch.
+        piece: the most columns of a prompt computed at once; all for ``None``.
     """
 
     decoding: int
@@ -25,12 +25,12 @@ class Limits:
 
 @dataclass
 class Kept:
-    """Prefixes that are kept: whole blocks, or whole caches at ends of blocks and of a prompt.
+    """Kept prefixes: whole blocks, or whole caches at the ends of blocks and of a prompt.
 
     Attributes:
-        least: tokens of a kept cache.
+        least: the least tokens of a kept cache.
         checkpoints: whether whole caches are kept.
-        stored: what is there, each with what it is of beside its tokens.
+        stored: the kept prefixes, each with the key of its other content.
     """
 
     block: int
@@ -39,13 +39,13 @@ class Kept:
     stored: set[tuple[int, tuple[int, ...]]] = field(default_factory=set)
 
     def prefix(self, asked: Asked) -> int:
-        """How many tokens of a prompt are there; its last one is always computed."""
+        """The number of a prompt's kept tokens; its last token is always computed."""
         tokens = asked.tokens
         counts = [n for n in range(1, len(tokens)) if (asked.key, tuple(tokens[:n])) in self.stored]
         return max(counts, default=0)
 
     def ends(self, asked: Asked) -> list[int]:
-        """After how many tokens a cache must be kept."""
+        """The numbers of tokens after which a cache must be kept."""
         last = len(asked.tokens) - 1
         if not self.checkpoints or last < 1:
             return []
@@ -53,10 +53,10 @@ class Kept:
         return [*(n for n in between if n >= self.least), last]
 
     def store(self, asked: Asked, prefix: int, done: int, *, ended: bool) -> None:
-        """So many tokens of a prompt are there now, of which the first ones were before.
+        """Store ``done`` tokens of a prompt, of which the first ``prefix`` were kept before.
 
         Args:
-            ended: all prompts of the batch have.
+            ended: whether all prompts of the batch have ended.
         """
         count = len(asked.tokens)
         if not self.checkpoints:
@@ -70,13 +70,13 @@ class Kept:
 
 @dataclass
 class Step:
-    """What one call of ``next`` does.
+    """The required result of one call of ``next``.
 
     Attributes:
-        given: the number and the token of each row that decodes.
+        given: the number and the token of each decoding row.
         progress: the rows whose prompts ended, their tokens, and how many of them were kept before.
-        calls: of the model: rows, columns, and of how many last ones logits are kept; of all for
-            -1, of one that decodes for 0.
+        calls: the model's calls: rows, columns, and the number of last columns whose logits are
+            kept; -1 for all, 0 for a decoding call.
     """
 
     given: list[tuple[int, Token]] = field(default_factory=list)
@@ -85,11 +85,11 @@ class Step:
 
 
 class ExpectedSteps:
-    """Rows by number: those that wait, shortest first, those of prompts, those that decode.
+    """Rows by number: waiting rows, shortest first, rows in prefill, and decoding rows.
 
     Attributes:
-        computed: tokens of prompts that were taken.
-        rows: those that decode.
+        computed: the number of prompt tokens taken.
+        rows: the decoding rows.
     """
 
     def __init__(self, limits: Limits, kept: Kept | None = None) -> None:
@@ -105,14 +105,14 @@ class ExpectedSteps:
         self.computed = 0
 
     def insert(self, asked: Mapping[int, tuple[Asked, Iterator[Token]]]) -> None:
-        """Requests, by their numbers."""
+        """Queue requests, by their numbers."""
         for number, (one, answer) in asked.items():
             self._asked[number], self._answers[number] = one, answer
         waiting = [*self._waiting, *asked]
         self._waiting = sorted(waiting, key=lambda number: len(self._asked[number].tokens))
 
     def remove(self, number: int) -> bool:
-        """A request leaves, wherever it is; whether it was there."""
+        """Remove a request, wherever it is; returns whether it was there."""
         for rows in (self._waiting, self._prompts, self.rows):
             if number in rows:
                 rows.remove(number)
@@ -121,7 +121,7 @@ class ExpectedSteps:
 
     @property
     def pending(self) -> bool:
-        """Whether prompts wait or are computed."""
+        """Whether any prompt waits or is in prefill."""
         return bool(self._waiting or self._prompts)
 
     def next(self) -> Step:
@@ -153,13 +153,13 @@ class ExpectedSteps:
         self.computed += sum(map(self._rest, self._prompts))
 
     def _rest(self, row: int) -> int:
-        """How many tokens of a prompt are computed."""
+        """The number of a prompt's tokens to compute."""
         return len(self._asked[row].tokens) - self._prefixes[row]
 
     def _cuts(self) -> Iterator[int]:
         """Columns at which a piece must end: where a cache is kept, or a shorter row ends.
 
-        Where a prefix was there, rows begin together; else they end together.
+        With a kept prefix, rows begin together; otherwise they end together.
         """
         begin_together = any(self._prefixes.values())
         for row in self._prompts:
@@ -170,7 +170,7 @@ class ExpectedSteps:
                 yield self._rest(row)
 
     def _go_on(self, step: Step) -> None:
-        """A piece of the prompts; the last column is always computed by itself."""
+        """Compute a piece of the prompts; the last column is always a piece by itself."""
         count, left = len(self._prompts), self._columns - self._done
         cuts = [n - self._done for n in self._cuts() if self._done < n < self._columns]
         checkpoint = self._kept is not None and self._kept.checkpoints and bool(cuts)
@@ -198,7 +198,7 @@ class ExpectedSteps:
                 self._kept.store(asked, prefix, prefix + done, ended=self._done == self._columns)
 
     def _padded(self) -> int:
-        """Columns behind the last token of a row that has not ended."""
+        """The number of columns after the last token of an unfinished row."""
         if not any(self._prefixes.values()):
             return 0
         rests = [self._rest(row) for row in self._prompts]

@@ -22,7 +22,7 @@ ar: Any = compat.part("generate.ar")
 caches: Any = compat.part("models.cache")
 
 _FILE = "mlx_vlm/generate/ar.py"
-# What a generator has if nothing is said.
+# The defaults of a generator.
 _UNSAID: dict[str, Any] = {
     "max_tokens": 2048,
     "completion_batch_size": 32,
@@ -42,7 +42,7 @@ _UNSAID: dict[str, Any] = {
 
 
 def generator_part_properties() -> list[Property]:
-    """Those of quantized caches, fused decoding and defaults."""
+    """The properties of quantized caches, fused decoding and defaults."""
     quantized = (
         *("BatchGenerator.__init__", "BatchGenerator._next", "BatchGenerator._build_mixed*"),
         *("PromptProcessingBatch.__init__", "_make_cache*"),
@@ -61,7 +61,7 @@ def _described(cache: Any) -> tuple[Any, ...]:
 
 
 def _quantized() -> Iterator[str]:
-    """Options reach the caches of prompts, whether or not a prefix is there."""
+    """Options reach the caches of prompts, with and without a kept prefix."""
     ways: list[dict[str, Any]] = [
         {"kv_bits": 8, "quantized_kv_start": 0},
         {"kv_bits": 4, "kv_group_size": 32},
@@ -102,7 +102,7 @@ def _quantized() -> Iterator[str]:
 
 
 def _quantized_again(way: Way, prompt: Asked) -> Iterator[str]:
-    """Of rows with kept prefixes: those of which the library made plain caches before."""
+    """The same for rows with kept prefixes, for which the library made plain caches earlier."""
     ways: list[dict[str, Any]] = [
         {"kv_bits": 8},
         {"kv_bits": 4, "kv_group_size": 32},
@@ -137,7 +137,7 @@ def _quantized_again(way: Way, prompt: Asked) -> Iterator[str]:
 
 
 class _Fused:
-    """A model that decodes greedily by itself."""
+    """A model with its own greedy decoding."""
 
     def __init__(self, *, able: bool, column: bool, supports: bool | None) -> None:
         self._able, self._column = able, column
@@ -158,7 +158,7 @@ class _Fused:
 
 
 def _fused() -> Iterator[str]:
-    """Only where the best token is all that is asked for, and processors are supported."""
+    """Fused decoding is used only if just the best token is requested and processors allow it."""
     both = (False, True)
     for able, column, greedy, logprobs in itertools.product(both, both, both, both):
         for top, processors, supports in (
@@ -199,7 +199,7 @@ def _fused() -> Iterator[str]:
 
 
 def _defaults() -> Iterator[str]:
-    """What holds if nothing is said: the number of tokens, the best one, processors of all."""
+    """Defaults: the number of tokens, the best token, processors for all rows."""
     prompts = [Asked([1, 2, 3], 4), Asked([4], 4)]
     way = Way(Limits(4, 4, 2))
     counts = {}

@@ -40,7 +40,7 @@ _MOST_STEPS = 200
 
 
 def generator_properties() -> list[Property]:
-    """Those of the whole generator."""
+    """The properties of the whole generator."""
     parts = ("BatchGenerator.*", "PromptProcessingBatch.*", "GenerationBatch.*")
     names = (*parts, "_merge_prefill_prompt_kwargs", "_extend_cache", "_make_cache*")
     return [
@@ -56,7 +56,7 @@ class Stops:
         self.tokens: set[int] = set()
 
     def add_eos_token_ids(self, tokens: Any) -> None:
-        """More of them."""
+        """Add stop tokens."""
         self.tokens |= set(tokens or ())
 
     def __call__(self, token: int) -> bool:
@@ -66,7 +66,7 @@ class Stops:
 
 @dataclass(frozen=True)
 class Way:
-    """How a generator is made."""
+    """The arguments with which a generator is made."""
 
     limits: Limits
     logprobs: bool = True
@@ -96,7 +96,7 @@ def make(way: Way, **options: Any) -> tuple[Any, StubModel]:
 
 
 def stub(windows: Sequence[int | None], *, cached: bool = True) -> StubModel:
-    """A model whose layers see so many tokens."""
+    """A model whose layers have these windows."""
 
     def make_cache() -> list[Any]:
         return [caches.RotatingKVCache(w, keep=0) if w else caches.KVCache() for w in windows]
@@ -127,7 +127,7 @@ def drawn(seed: int, count: int, *, deltas: bool = False) -> list[Asked]:
 
 
 def insert(generator: Any, some: Sequence[Asked], *, three: bool = False) -> list[int]:
-    """As a server asks; positions have three axes, as those of images do, or one."""
+    """Insert requests like a server; positions have three axes, as for images, or one."""
     kwargs, kept = [], generator.apc_manager is not None
     for one in some:
         given: dict[str, Any] = {"inputs_embeds": mx.array(one.embeddings()[None])}
@@ -148,7 +148,7 @@ def insert(generator: Any, some: Sequence[Asked], *, three: bool = False) -> lis
 
 
 def expect(way: Way, some: Sequence[Asked]) -> list[Iterator[Token]]:
-    """The answers."""
+    """The expected answers."""
     rank = Ranked.rank if way.ranked else lambda _: 0
     return [
         answer(
@@ -164,7 +164,7 @@ def expect(way: Way, some: Sequence[Asked]) -> list[Iterator[Token]]:
 
 
 def off(step: Step, got: tuple[Any, Any], calls: Sequence[Any]) -> Iterator[str]:
-    """How a call of ``next`` differs from what it must do."""
+    """The differences of a call of ``next`` from the required step."""
     progress, responses = got
     if [one.uid for one in responses] != [number for number, _ in step.given]:
         yield f"tokens are of {[one.uid for one in responses]}, not of {step.given}"
@@ -201,7 +201,7 @@ def _calls_off(step: Step, calls: Sequence[Any]) -> Iterator[str]:
 
 
 def _kept_of(options: Mapping[str, Any], columns: int) -> int | None:
-    """Of how many columns logits are kept, as ``Step`` has it."""
+    """The number of columns whose logits are kept, as in ``Step``."""
     said = options.get("n_to_process"), options.get("logits_to_keep")
     if said == (columns, None):
         return -1
@@ -209,7 +209,7 @@ def _kept_of(options: Mapping[str, Any], columns: int) -> int | None:
 
 
 def _rows() -> Iterator[str]:
-    """Requests of all kinds come in two waves."""
+    """Requests of all kinds arrive in two waves."""
     ways = [
         Way(Limits(4, 2, 3)),
         Way(Limits(4, 2, 3), top=3),
@@ -261,7 +261,7 @@ def _ended(generator: Any, expected: ExpectedSteps, counted: int) -> Iterator[st
 
 
 def _removed() -> Iterator[str]:
-    """A row leaves at each moment: while it waits, in its prompt, and while it decodes."""
+    """A row leaves at each moment: while waiting, in prefill, and in decode."""
     ways = [
         Way(Limits(4, 3, 2), top=2),
         Way(Limits(6, 2, 1), windows=(None, 4)),

@@ -1,4 +1,4 @@
-"""mlx-vlm's ``BatchGenerator`` with kept prefixes: rows whose prompt is partly there."""
+"""mlx-vlm's ``BatchGenerator`` with kept prefixes: rows whose prompt is partly kept."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from conformance.power.properties.mlx_vlm.generator.generators import (
 
 _FILES = "mlx_vlm/*"
 _BLOCK, _LEAST, _WAVES, _MOST_STEPS = 4, 3, 3, 120
-# Layers whose caches can be cut into blocks, and those of which whole ones are kept.
+# Windows of layers whose caches can be cut into blocks, and of layers with whole kept caches.
 _BLOCKS, _WHOLE = (None, None), (None, 9)
 
 
 def kept_row_properties() -> list[Property]:
-    """Those of rows with kept prefixes."""
+    """The properties of rows with kept prefixes."""
     names = (
         *("BatchGenerator.*", "PromptProcessingBatch.*", "APCCoordinator.*"),
         *("_slice_sequence_*", "_pad_sequence_*", "_prompt_kwarg_*", "_concat_prompt_*"),
@@ -48,7 +48,7 @@ def kept_row_properties() -> list[Property]:
 
 
 def families(seed: int, wave: int, *, processors: bool) -> list[Asked]:
-    """Prompts of which some go on from those of earlier waves, and some are new."""
+    """Prompts of which some continue prompts of earlier waves, and some are new."""
     stems = np.random.default_rng(seed).integers(0, VOCAB, (3, 40))
     draw = np.random.default_rng((seed, wave))
     found = []
@@ -62,7 +62,7 @@ def families(seed: int, wave: int, *, processors: bool) -> list[Asked]:
         one = Asked(tokens, int(draw.integers(1, 6)), key=key)
         if seed % 2:
             one.positions, one.delta = np.arange(len(tokens)) * 2, 3
-        # What is beside the tokens of a key is the same for each prompt of it.
+        # Prompts with the same key have the same other content.
         more = np.random.default_rng(one.key).normal(0, 0.3, (60, SIZE)).astype("f")
         one.hidden = EMBEDDINGS[tokens] + one.key * more[: len(tokens)]
         if processors and number % 2:
@@ -72,7 +72,7 @@ def families(seed: int, wave: int, *, processors: bool) -> list[Asked]:
 
 
 def _waves(windows: Sequence[int | None], *, processors: bool = False) -> Iterator[str]:
-    """Each row gives what it gives by itself; of its prompt it computes what is not there."""
+    """Each row gives the same answer as alone, and computes only the unkept part of its prompt."""
     cases = (
         (Limits(4, 2, 3), None),
         (Limits(6, 4, None), 2),

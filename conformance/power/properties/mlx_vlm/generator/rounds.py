@@ -14,7 +14,7 @@ ar: Any = compat.part("generate.ar")
 
 
 def round_properties() -> list[Property]:
-    """That of ``SpeculativeGenerationBatch``."""
+    """The property of ``SpeculativeGenerationBatch``."""
     names = ("SpeculativeGenerationBatch*",)
     return [Property("generator: rounds of drafts", "mlx_vlm/generate/ar.py", names, _rounds)]
 
@@ -24,7 +24,7 @@ def _rounds() -> Iterator[str]:
     meta = [{"round_pos": n, "round_len": 3} for n in (0, 2)]
     rounds = [
         ([1, 2, 3], meta[0]),
-        # Without a position it is the first one.
+        # Without a position, it is the first.
         ([4, None, 9], {"round_len": 2}),
         ([5, 6, 7], meta[1]),
         ([8, 9, 3], None),
@@ -103,7 +103,7 @@ def _round_answers(begin: Callable[..., Any], asked: list[Any]) -> Iterator[str]
 
 
 def _rows_of_rounds(begin: Callable[..., Any], asked: list[Any]) -> Iterator[str]:
-    """Rows are taken out; what is left at the end has its length; others join when all ended."""
+    """Rows are removed; the rest has its length at the end; others join when all have ended."""
     batch = begin([90, 90, 90], [10, 11, 12])
     batch.next()
     batch.filter([0, 2])

@@ -1,4 +1,4 @@
-"""The caches of rows that mlx-vlm makes, of each kind and quantized, and puts together."""
+"""The caches that mlx-vlm makes for rows, of each kind and quantized, and joins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FILE = "mlx_vlm/generate/ar.py"
 
 
 def row_cache_properties() -> list[Property]:
-    """Those of the functions that make and join caches."""
+    """The properties of the functions that make and join caches."""
     made = ("_make_cache*", "_extend_cache", "_is_batch_cache_entry")
     return [
         Property("rows: caches", _FILE, made, _made),
@@ -80,7 +80,7 @@ def _made() -> Iterator[str]:
 
 
 def _quantized() -> Iterator[str]:
-    """By the number of bits, the scheme and the start; the last layer is left as it is."""
+    """Quantized by bits, scheme and start; the last layer is not quantized."""
     turbo, uniform, plain = "BatchTurboQuantKVCache", "BatchQuantizedKVCache", "BatchKVCache"
     cases: list[tuple[dict[str, Any], str, tuple[float, float] | None]] = [
         ({"kv_bits": 8}, uniform, None),

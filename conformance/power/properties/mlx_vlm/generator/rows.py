@@ -1,4 +1,4 @@
-"""How mlx-vlm puts the inputs of rows together and apart, and makes their caches."""
+"""How mlx-vlm joins and splits the inputs of rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LENGTHS, _WIDTH = (3, 5, 1, 5), 4
 
 
 def row_properties() -> list[Property]:
-    """Those of the functions around ``BatchGenerator``."""
+    """The properties of the functions around ``BatchGenerator``."""
     kwargs = ("_*prompt_kwarg*", "_mrope_position_ids_row", "_*_pad_prompts")
     deltas = ("PromptProcessingBatch._capture_rope*", "PromptProcessingBatch._normalize_rope*")
     return [
@@ -32,7 +32,7 @@ def row_properties() -> list[Property]:
 
 
 def _row(number: int, length: int, *, three: bool) -> dict[str, Any]:
-    """A prompt's inputs: some by token, one for the row, others that all share."""
+    """A prompt's inputs: some by token, one for the row, others shared by all rows."""
     drawn = np.random.default_rng(number)
 
     def of(*shape: int) -> mx.array:
@@ -52,7 +52,7 @@ def _row(number: int, length: int, *, three: bool) -> dict[str, Any]:
 
 
 def _left(array: Any, length: int, axis: int) -> np.ndarray:
-    """Padded on the left with zeros."""
+    """The array padded on the left with zeros."""
     array = array.astype(mx.float32)
     pad = [(0, 0)] * array.ndim
     pad[axis] = (length - array.shape[axis], 0)
@@ -60,7 +60,7 @@ def _left(array: Any, length: int, axis: int) -> np.ndarray:
 
 
 def differing(got: Any, wanted: np.ndarray, what: str) -> Iterator[str]:
-    """Where an array is another than it must be."""
+    """The difference of an array from the wanted one."""
     array = np.array(got.astype(mx.float32) if got.dtype == mx.bfloat16 else got)
     if array.shape != wanted.shape or (array != wanted).any():
         yield f"{what}: {array.shape} with other values than {wanted.shape}"
@@ -111,7 +111,7 @@ def _together() -> Iterator[str]:
 
 
 def _batched_inputs() -> Iterator[str]:
-    """Where each row was given the arrays of all rows, it has its own part of them."""
+    """A row that was given the arrays of all rows gets its own part of them."""
     whole = {"grid": mx.arange(6).reshape(2, 3), "position_ids": mx.arange(12).reshape(3, 2, 2)}
     rows = [{"inputs_embeds": mx.ones((1, 2, _WIDTH)), **whole} for _ in range(2)]
     _, merged = ar._merge_prefill_prompt_kwargs(rows, [[1, 2], [3, 4]])
@@ -120,7 +120,7 @@ def _batched_inputs() -> Iterator[str]:
 
 
 def refused(call: Callable[[], object]) -> Iterator[str]:
-    """Where a call is not refused with an error that names what is wrong."""
+    """The problem that a call is not refused with an error naming the cause, if so."""
     try:
         got = call()
     except ValueError:
@@ -163,7 +163,7 @@ def _apart() -> Iterator[str]:
 
 
 def _unpadded() -> Iterator[str]:
-    """Padding is cut off tokens and inputs alike, wherever it is; other inputs are left."""
+    """Padding on either side is cut off tokens and inputs; other inputs do not change."""
     ids = mx.arange(20).reshape(4, 5)
     spans = ((0, 5), (2, 5), (0, 3), (1, 4))
     mask = mx.array([[int(a <= i < b) for i in range(5)] for a, b in spans])
@@ -210,7 +210,7 @@ def _unpadded() -> Iterator[str]:
 
 
 def _deltas() -> Iterator[str]:
-    """A row of each request: repeated where there is one, the last where there are too few."""
+    """One row for each request: a single row is repeated, and missing rows get the last."""
     batch = ar.PromptProcessingBatch
     cases: list[tuple[Any, int, list[int]]] = [
         (mx.array(7), 1, [7]),

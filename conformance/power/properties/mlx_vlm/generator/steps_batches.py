@@ -1,4 +1,4 @@
-"""What mlx-vlm's ``batch_generate`` gives its generator, and what it counts of it."""
+"""The arguments that mlx-vlm's ``batch_generate`` passes to its generator, and its counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PROMPTS = [[1, 2, 3], [4]]
 
 
 def batch_setting_properties() -> list[Property]:
-    """Those of arguments of a generator, and of media that are one file."""
+    """The properties of a generator's arguments, and of media that are a single file."""
     names = ("batch_generate", "_generate_batch")
     return [
         Property("batches: arguments of a generator", _FILE, names, _arguments),
@@ -30,10 +30,10 @@ def batch_setting_properties() -> list[Property]:
 
 
 class _Generator:
-    """Stands for the generator: it gives each row its own number, and a stop.
+    """Replaces the generator: it gives each row its own number, and a stop.
 
     Attributes:
-        calls: the arguments of each.
+        calls: the arguments of each call.
     """
 
     calls: list[Any]
@@ -43,7 +43,7 @@ class _Generator:
         self._left = 2
 
     def insert(self, tokens: Any, most: Any, **options: Any) -> list[int]:
-        """Rows come, with other numbers than their places."""
+        """Add rows, with numbers that differ from their places."""
         self.calls.append((tokens.tolist(), most, options))
         return [9, 8][: len(tokens)]
 
@@ -53,18 +53,18 @@ class _Generator:
         return self._left > 0
 
     def next(self) -> Any:
-        """First a token of each row, then its end."""
+        """First a token for each row, then its end."""
         self._left -= 1
         reason = None if self._left else "stop"
         rows = [SimpleNamespace(uid=n, token=n, finish_reason=reason) for n in (8, 9)]
         return [], rows if self._left else [*rows[:1], _last(9)]
 
     def close(self) -> None:
-        """Its end."""
+        """End the generator."""
         self.calls.append("closed")
 
     def stats(self) -> Any:
-        """Of four tokens that were decoded."""
+        """Statistics of four decoded tokens."""
         return ar.BatchStats(prompt_tokens=4, prompt_time=self.seconds, generation_tokens=4)
 
     seconds = 0.5
@@ -75,7 +75,7 @@ def _last(number: int) -> Any:
 
 
 def _arguments() -> Iterator[str]:
-    """The settings and, of each row, its part of the inputs; of prompts whether they are cut."""
+    """Settings, each row's part of the inputs, and whether prompts may be cut."""
     steps: tuple[dict[str, Any], ...] = (
         {},
         {"prefill_step_size": None},
@@ -130,7 +130,7 @@ def _arguments() -> Iterator[str]:
 
 
 def _bare() -> Iterator[str]:
-    """A tokenizer that no processor is around."""
+    """A tokenizer without a processor around it."""
     library = Library(_PROMPTS)
     bare = library.processor.tokenizer
     bare.detokenizer = library.processor.detokenizer
@@ -143,13 +143,13 @@ def _bare() -> Iterator[str]:
 
 
 def _policy(asked: list[Any], *, allowed: bool, **given: Any) -> bool:
-    """Whether prompts may be cut, as a model says it."""
+    """The model's answer whether prompts may be cut."""
     asked.append(given)
     return allowed
 
 
 def _policy_off(asked: list[Any], drafter: dict[str, Any], size: int | None) -> Iterator[str]:
-    """Whether prompts may be cut is asked of the model, where they would be."""
+    """The model is asked whether prompts may be cut if they would be."""
     if bool(asked) != (size is not None):
         yield f"with {size} columns it is asked {len(asked)} times whether prompts may be cut"
     for given in asked:
@@ -175,7 +175,7 @@ def _rows_off(calls: tuple[Any, Any, dict[str, Any]]) -> Iterator[str]:
 
 
 def _speeds() -> Iterator[str]:
-    """The time of a call is that of prompts and that of answers; of none there is no speed."""
+    """A call's time is split into prompts and answers; if answers took none, their speed is 0."""
     for seconds, want in ((0.5, (0.5, 8.0)), (1, (0, 0))):
         library = Library(_PROMPTS)
         generator = type("Generator", (_Generator,), {"calls": [], "seconds": seconds})
@@ -186,7 +186,7 @@ def _speeds() -> Iterator[str]:
 
 
 def _one_image() -> Iterator[str]:
-    """It is opened as the processor of images says, if there is one."""
+    """An image is opened by the image processor's settings, if there is one."""
     for own in (None, "of images"):
         library = Library(_PROMPTS)
         if own is not None:
@@ -207,7 +207,7 @@ def _one_image() -> Iterator[str]:
 
 
 def _single() -> Iterator[str]:
-    """A path is one file, of the first prompt; of too many files their kind is named."""
+    """A path is one file for the first prompt; too many files are refused with their kind."""
     for name, value in (("audios", "a"), ("videos", "v")):
         library = Library(_PROMPTS)
         with library.instead():

@@ -1,4 +1,4 @@
-"""What mlx-vlm's batch of prompts asks for where a smaller model drafts."""
+"""The requests of mlx-vlm's batch of prompts if a smaller model drafts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FILE = "mlx_vlm/generate/ar.py"
 
 
 def draft_properties() -> list[Property]:
-    """Those of prompts whose answers are drafted, and of fused decoding in a generator."""
+    """The properties of prompts with drafted answers, and of fused decoding in a generator."""
     names = ("PromptProcessingBatch.*", "SpeculativeGenerationBatch.__init__")
     fused = ("BatchGenerator.*", "PromptProcessingBatch.*", "GenerationBatch.*")
     return [
@@ -34,10 +34,10 @@ def draft_properties() -> list[Property]:
 
 
 class _Target(Next):
-    """A model for which another one drafts.
+    """A model for which a drafter drafts.
 
     Attributes:
-        policies: what was asked before a prompt is cut into pieces.
+        policies: the arguments of questions whether a prompt may be cut into pieces.
     """
 
     def __init__(self) -> None:
@@ -45,19 +45,19 @@ class _Target(Next):
         self.policies: list[dict[str, Any]] = []
 
     def chunked_prefill_policy(self, **given: Any) -> bool:
-        """It may be."""
+        """Allow pieces."""
         self.policies.append(given)
         return True
 
     def __call__(self, tokens: mx.array, **options: Any) -> Any:
-        """Logits, and what a drafter needs."""
+        """Logits, and the states that a drafter needs."""
         found = super().__call__(tokens, **options)
         found.shared_kv_states = f"states of {tokens.shape[1]}"
         return found
 
 
 class _Prefill:
-    """What a drafter needs of all pieces."""
+    """The states of all pieces that a drafter needs."""
 
     def __init__(self, kind: str, drafter: str) -> None:
         self.kwargs = {"layers": (kind, drafter)}
@@ -90,7 +90,7 @@ def _recorded() -> Iterator[list[Any]]:
 
 
 def _drafts() -> Iterator[str]:
-    """Caches with each setting; pieces with what a drafter reads; a batch that drafts."""
+    """Caches with each setting, pieces with the states for a drafter, and a drafting batch."""
     for kind, step in itertools.product(("mtp", "dflash"), (None, 2)):
         model = _Target()
         with _recorded() as made:
@@ -132,7 +132,7 @@ def _drafts() -> Iterator[str]:
 
 
 def _policy_off(model: _Target, kind: str, step: int | None, caches: Any) -> Iterator[str]:
-    """Whether a prompt may be cut is asked with all that the model will be given."""
+    """The question whether a prompt may be cut has all arguments of the model's call."""
     if step is None:
         if model.policies:
             yield "though no prompt is cut it is asked whether it may be"
@@ -185,7 +185,7 @@ _NAMES = (
 
 
 def _fused() -> Iterator[str]:
-    """A model that decodes greedily by itself does so wherever only the best token is asked for."""
+    """A model's own greedy decoding is used whenever only the best token is requested."""
     for greedy, scores in itertools.product((False, True), (False, True)):
         way = Way(Limits(4, 2, 2), logprobs=scores)
         given = {"greedy_sampling": greedy, "sampler": lambda s: mx.argmax(s, axis=-1)}

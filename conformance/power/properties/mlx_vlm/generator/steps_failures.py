@@ -1,4 +1,4 @@
-"""What mlx-vlm's batch of prompts does where prefixes cannot be kept, or caches not padded."""
+"""mlx-vlm's batch of prompts when prefixes cannot be kept, or caches cannot be padded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ar: Any = compat.part("generate.ar")
 
 
 def failure_properties() -> list[Property]:
-    """Those of ``PromptProcessingBatch``."""
+    """The properties of ``PromptProcessingBatch``."""
     file, names = "mlx_vlm/generate/ar.py", ("PromptProcessingBatch.*",)
     return [
         Property("generator: prompts that are not kept", file, names, _not_kept),
@@ -30,10 +30,10 @@ def failure_properties() -> list[Property]:
 
 
 class _Failing(Keeping):
-    """What keeps prefixes, but not those of its second row."""
+    """Keeps prefixes, except of its second row."""
 
     def commit(self, _: Any, tokens: list[int], **options: Any) -> None:
-        """The prompt of a row is kept."""
+        """Keep the prompt of a row, or fail."""
         super().commit(_, tokens, **options)
         if options["batch_idx"] == 1:
             raise RuntimeError("no room")
@@ -48,7 +48,7 @@ def _blocks(*rows: int) -> list[Any]:
 
 
 def _not_kept() -> Iterator[str]:
-    """The rows decode all the same, and hold no blocks any more."""
+    """The rows decode anyway, and no longer hold blocks."""
     keeping = _Failing(is_checkpoint=False)
     batch = made(Expected(_rows(), None, checkpoints=False), keeping, [Entry()], Next())
     with replace(ar.logger, "disabled", True):
@@ -61,7 +61,7 @@ def _not_kept() -> Iterator[str]:
 
 
 def _not_padded() -> Iterator[str]:
-    """Refused with the name of what is missing; no blocks are held then."""
+    """The batch is refused with the name of the missing method, and no blocks stay held."""
     for missing in ("prepare", "finalize"):
         keeping, entry = Keeping(is_checkpoint=False), Entry()
         setattr(entry, missing, None)

@@ -1,4 +1,4 @@
-"""With what mlx-vlm's ``BatchGenerator`` makes a batch of prompts, and what it asks of it."""
+"""How mlx-vlm's ``BatchGenerator`` makes a batch of prompts, and how it calls the batch."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ apc: Any = compat.part("apc")
 
 _FILE = "mlx_vlm/generate/ar.py"
 _KEY, _WIDTH = "_apc_semantic_hash", 3
-# Of the rows: tokens of their prompts, and how many of them are kept.
+# For each row: the tokens of its prompt, and how many of them are kept.
 _LENGTHS, _KEPT = (4, 4, 6), (0, 2, 3)
 
 
 def made_properties() -> list[Property]:
-    """Those of the arguments that batches of prompts are made with."""
+    """The properties of the arguments of batches of prompts."""
     names = (
         *("BatchGenerator.__init__", "BatchGenerator._next", "BatchGenerator._build_*"),
         *("BatchGenerator._extend_*", "BatchGenerator._*prompt_batch*", "BatchGenerator.stats"),
@@ -44,7 +44,7 @@ def made_properties() -> list[Property]:
 
 
 def _inputs(row: int, *, three: bool) -> dict[str, Any]:
-    """Of a prompt: by token, for the row, and what all rows share."""
+    """A prompt's inputs: by token, for the row, and shared by all rows."""
     length, draw = _LENGTHS[row], np.random.default_rng(row)
 
     def of(*shape: int) -> mx.array:
@@ -69,7 +69,7 @@ def _padded(array: mx.array, axis: int, cut: int, length: int, *, left: bool) ->
 
 
 def _wanted(inputs: list[dict[str, Any]], kept: Sequence[int]) -> dict[str, Any]:
-    """The arrays of all rows: ends together without kept prefixes, beginnings together with."""
+    """The arrays of all rows, aligned at the end or, with kept prefixes, at the beginning."""
     left = not any(kept)
     length = max(n - cut for n, cut in zip(_LENGTHS, kept, strict=True))
     found: dict[str, Any] = {"shared": "of row 0"}
@@ -84,7 +84,7 @@ def _wanted(inputs: list[dict[str, Any]], kept: Sequence[int]) -> dict[str, Any]
 
 
 def _made() -> Iterator[str]:
-    """Its rows, their arrays, each setting; of rows with kept prefixes what is behind these."""
+    """Rows, arrays and settings; for rows with kept prefixes, only the part after these."""
     for kept, three in itertools.product((None, (0, 0, 0), _KEPT), (False, True)):
         with recorded() as record:
             generator = made_generator(kept)
@@ -130,7 +130,7 @@ def _made() -> Iterator[str]:
 
 
 def _meta(row: int, tokens: list[int], cuts: Sequence[int]) -> dict[str, Any]:
-    """What is known of a row for when its prompt is computed."""
+    """The metadata of a row for its prefill."""
     return {
         "full_input_ids": tokens,
         "prefix_len": cuts[row],
@@ -153,7 +153,7 @@ def _coordinated(asked: list[Any], cuts: Sequence[int]) -> Iterator[str]:
 
 
 def _asked() -> Iterator[str]:
-    """Pieces until there are none, each timed; then tokens, with the settings of the generator."""
+    """All pieces, each timed; then tokens, with the settings of the generator."""
     for kept, pieces, scores in itertools.product((None, _KEPT), (0, 2), (False, True)):
         options = {"draft_model": None, "compute_logprobs": scores, "top_logprobs_k": 2}
         with recorded(pieces) as record:
@@ -188,7 +188,7 @@ def _asked() -> Iterator[str]:
 
 
 def _beside_drafts() -> Iterator[str]:
-    """None begins before all rows that draft have ended."""
+    """No batch of prompts begins before all drafting rows have ended."""
     with recorded(0) as record:
         record.drafts = True
         generator = made_generator(None)
@@ -204,7 +204,7 @@ def _beside_drafts() -> Iterator[str]:
 
 
 def _without_embeddings() -> Iterator[str]:
-    """Refused with an error that says so, with kept prefixes and without."""
+    """Prompts without embeddings are refused with a clear error, with and without prefixes."""
     for kept, wrong in itertools.product((None, _KEPT), ({}, {_KEY: 40}, None)):
         with recorded():
             generator = made_generator(kept)
@@ -221,7 +221,7 @@ def _without_embeddings() -> Iterator[str]:
 
 
 def _looked_for() -> Iterator[str]:
-    """A prefix ends behind the last picture of its prompt; one of a single token has none."""
+    """A prefix ends after its prompt's last image; a prompt of one token has no prefix."""
     cases: tuple[tuple[list[int], int], ...] = (
         ([1, MEDIA, MEDIA, 2, 3], 2),
         ([MEDIA, 1, MEDIA], 2),

@@ -1,4 +1,4 @@
-"""What mlx-vlm's logits processors add, and which tokens are left to choose from, in numpy."""
+"""Checks mlx-vlm's logits processors and filters of tokens against definitions in numpy."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from conformance.plugins.mlx_vlm import compat
 samplers: Any = compat.part("sample_utils")
 
 _FILE, _VOCAB, _NOISE = "mlx_vlm/sample_utils.py", 9, 1e-6
-# Of 24 tokens: the last 20, which count unless another number is said, lack the first one's.
+# 24 tokens: the last 20, which count by default, do not contain the first token.
 _TOKENS = [8, *np.random.default_rng(2).integers(0, 6, 23).tolist()]
 
 
 def penalty_properties() -> list[Property]:
-    """Those of ``make_logits_processors``."""
+    """The properties of ``make_logits_processors``."""
     names = ("make_logits_processors*", "make_*_penalty*")
     return [
         Property("penalties: of tokens", _FILE, names, _penalties),
@@ -54,7 +54,7 @@ def _differing(what: str, got: mx.array, want: np.ndarray) -> Iterator[str]:
 
 
 def _penalties() -> Iterator[str]:
-    """Of the last tokens: once, or for each time; of none nothing is changed."""
+    """Penalties of the last tokens: once or for each occurrence; none without tokens."""
     kinds = ("repetition", "presence", "frequency")
     for kind, size, count in itertools.product(kinds, (1.5, 0.3), (None, 1, 4)):
         make = getattr(samplers, f"make_{kind}_penalty")
@@ -75,7 +75,7 @@ def _penalties() -> Iterator[str]:
 
 
 def _together() -> Iterator[str]:
-    """Biases first, then each penalty that is one, with its own number of tokens."""
+    """Biases come first, then each penalty with its own number of tokens."""
     bias = {2: 1.5, 5: -3.0}
     biased = _logits()
     biased[:, list(bias)] += list(bias.values())
@@ -103,7 +103,7 @@ def _together() -> Iterator[str]:
 
 
 def _greedy() -> Iterator[str]:
-    """Without a temperature the best token of each row, whatever its axes."""
+    """A temperature of 0 takes the best token of each row, whatever its axes."""
     logits = np.random.default_rng(6).normal(0, 2, (4, 3, _VOCAB)).astype(np.float32)
     for given in (logits, logits[0], logits[0, 0]):
         for what, got in (
@@ -115,7 +115,7 @@ def _greedy() -> Iterator[str]:
 
 
 def _boundary() -> Iterator[str]:
-    """A share that the likeliest tokens have exactly needs no other; one as likely stays."""
+    """A share that the likeliest tokens have exactly needs no other token; ties stay."""
     logprobs = mx.log(mx.array([0.25, 1.0, 0.5, 0.25]))
     # Shares of a half, a quarter and an eighth, where exponentials are exact.
     if mx.exp(logprobs).tolist() != [0.25, 1.0, 0.5, 0.25]:
@@ -127,7 +127,7 @@ def _boundary() -> Iterator[str]:
 
 
 def _large() -> Iterator[str]:
-    """Shares hang on differences alone, also of logits whose exponentials are infinite."""
+    """Shares depend only on differences, also for logits whose exponentials are infinite."""
     logits = np.array([0.0, -0.5, -1.0, -9.0], np.float32)
     rows = mx.repeat(mx.array(logits)[None], 400, axis=0)
     for more, temperature in ((-200.0, 1.0), (60.0, 1.0), (200.0, 1.0), (0.9, 0.01)):

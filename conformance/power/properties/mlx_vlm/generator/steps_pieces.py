@@ -1,4 +1,4 @@
-"""In which pieces mlx-vlm's batch of prompts is computed, and what is kept after each of them."""
+"""The pieces in which mlx-vlm's batch of prompts is computed, and the caches kept after each."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _FILE, _CASES, _WIDTH = "mlx_vlm/generate/ar.py", 24, 2
 
 
 def piece_properties() -> list[Property]:
-    """That of ``PromptProcessingBatch``."""
+    """The property of ``PromptProcessingBatch``."""
     names = ("PromptProcessingBatch.*", "_*_sequence_aligned_*", "_prompt_kwarg_*")
     return [Property("generator: prompts in pieces", _FILE, names, _pieces)]
 
 
 @dataclass
 class Row:
-    """A prompt, of which ``prefix`` tokens were there, and after how many a cache is to be kept."""
+    """A prompt with ``prefix`` kept tokens, and the lengths at which to keep a cache."""
 
     number: int
     tokens: list[int]
@@ -41,22 +41,22 @@ class Row:
 
     @property
     def rest(self) -> int:
-        """How many of its tokens are computed."""
+        """The number of tokens to compute."""
         return len(self.tokens) - self.prefix
 
     def pending(self) -> int | None:
-        """After how many tokens a cache is kept next."""
+        """The number of tokens after which the next cache is kept."""
         last = max([self.prefix, *self.kept])
         return next((n for n in self.ends if n > last), None)
 
 
 @dataclass
 class Expected:
-    """Rows that begin together, or end together where no prefix was there.
+    """Rows that begin together or, without kept prefixes, end together.
 
     Attributes:
         checkpoints: whether caches are kept between pieces.
-        done: columns that were computed.
+        done: the number of computed columns.
     """
 
     rows: list[Row]
@@ -73,7 +73,7 @@ class Expected:
         return 0 if self.together else self.columns - row.rest
 
     def piece(self) -> int:
-        """Columns of the next piece; none where only the last one is left."""
+        """The columns of the next piece; 0 if only the last column is left."""
         left = self.columns - self.done
         cuts = []
         for row in self.rows if self.checkpoints else []:
@@ -88,7 +88,7 @@ class Expected:
         return min(self.step or left, left - 1, *cuts)
 
     def computed(self, columns: int) -> list[tuple[int, int]]:
-        """The rows of which a cache is kept after a piece, and its tokens."""
+        """The rows whose caches are kept after a piece, and their numbers of tokens."""
         self.done += columns
         found = []
         for place, row in enumerate(self.rows):
@@ -112,7 +112,7 @@ def _drawn(seed: int) -> Expected:
 
 
 def _arrays(expected: Expected) -> dict[str, np.ndarray]:
-    """Of each token its row and number, as inputs have it."""
+    """The inputs that hold each token's row and number."""
     shape = len(expected.rows), expected.columns
     found = {"ids": np.zeros(shape, int), "types": np.zeros(shape, int)}
     for place, row in enumerate(expected.rows):
@@ -162,7 +162,7 @@ def made(expected: Expected, keeping: Keeping, entries: list[Entry], model: Next
 
 
 def _pieces() -> Iterator[str]:
-    """Pieces end where a cache is kept and where a row does; a row may leave between them."""
+    """Pieces end where a cache is kept or a row ends; a row may leave between them."""
     for seed in range(_CASES):
         expected = _drawn(seed)
         keeping, entries, model = Keeping(expected.checkpoints), [Entry(), Entry()], Next()
@@ -212,7 +212,7 @@ def _pieces() -> Iterator[str]:
 
 
 def _last(expected: Expected, place: int, row: Row) -> tuple[Any, ...]:
-    """What is done with a row whose prompt ends; one of which a cache was kept needs no other."""
+    """The calls for a row whose prompt ends; a row with a kept cache needs no other."""
     blocks = [f"block of {row.number}"]
     if expected.checkpoints and (row.kept or row.prefix):
         return ("release", blocks)
@@ -243,7 +243,7 @@ def _inputs_off(
 def _ended(
     expected: Expected, batch: Any, model: Next, arrays: dict[str, np.ndarray]
 ) -> Iterator[str]:
-    """The token after the last one of each row, wherever that was."""
+    """The token after the last token of each row, in whatever column that was."""
     rows, begin = expected.rows, expected.done
     batch.record_prompt_time(2)
     batch.record_prompt_time(-1)

@@ -1,4 +1,4 @@
-"""mlx-vlm's batch of rows that decode: rows come and leave between any two tokens."""
+"""mlx-vlm's batch of decoding rows: rows join and leave between any two tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CASES, _MOST_STEPS = 10, 14
 
 
 def joining_properties() -> list[Property]:
-    """That of ``GenerationBatch``."""
+    """The property of ``GenerationBatch``."""
     names = ("GenerationBatch.*", "_extend_cache", "_is_batch_cache_entry")
     return [Property("generator: rows that come and leave", "mlx_vlm/generate/ar.py", names, _rows)]
 
@@ -40,7 +40,7 @@ class _Cache:
 
 
 def _logits(token: Any, row: Any, delta: Any) -> Any:
-    """Of a token after another one, by the row and its rope delta; of the last one highest."""
+    """Logits after a token, by the row and its rope delta; the last token's is highest."""
     best = (token * 3 + row + delta) % (_VOCAB - 1)
     return -(((best[..., None] - np.arange(_VOCAB)) % _VOCAB) * 0.5)
 
@@ -53,7 +53,7 @@ def _model(tokens: mx.array, *, cache: list[_Cache], rope_deltas: Any = None) ->
 
 @dataclass
 class _Row:
-    """One that decodes; ``own`` are the numbers of its processors, ``forced`` after two tokens."""
+    """A decoding row; ``own`` numbers its processors, ``forced`` follows its second token."""
 
     number: int
     token: int
@@ -66,9 +66,9 @@ class _Row:
     scores: np.ndarray | None = field(default=None)
 
     def next(self) -> tuple[Any, ...]:
-        """The number, the token that is given, its logprob, the best ones, and the reason."""
+        """The number, token, logprob, best tokens and finish reason of the next step."""
         scores, token = self.scores, self.token
-        # Of one that is forced no logprob is defined, of the first one none is known.
+        # A forced token has no defined logprob, and the first token's is unknown.
         score = 0.0 if scores is None else float(scores[token])
         known = self.forced is None or self.given != 2
         self.given += 1
@@ -87,14 +87,14 @@ class _Row:
 
 
 def _bonus(context: Sequence[int], number: int) -> np.ndarray:
-    """What a processor adds after these tokens."""
+    """The bias of a processor after these tokens."""
     found = np.zeros(_VOCAB)
     found[(sum(context) * 5 + len(context) + number) % _VOCAB] = 20.25
     return found
 
 
 class _Processor:
-    """Adds to one token."""
+    """A processor that adds to one token."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -104,7 +104,7 @@ class _Processor:
 
 
 class _Budget:
-    """Says which token must follow the second one."""
+    """Forces the token after the second one."""
 
     def __init__(self, token: int) -> None:
         self._token, self._seen = token, 0
@@ -120,7 +120,7 @@ def _drawn(draw: np.random.Generator, first: int, *, deltas: bool) -> list[_Row]
     found, processed = [], draw.integers(0, 3)
     for number in range(first, first + int(draw.integers(1, 4))):
         token, most, delta, forced = (int(n) for n in draw.integers(1, 8, 4))
-        # Of all rows, of none, or of the first ones.
+        # For all rows, for none, or for the first ones.
         own = [number, 3] if processed == 1 or (processed == 2 and number == first) else []
         context = draw.integers(0, _VOCAB, 3).tolist()
         also = forced if number % 3 == 0 else None
@@ -152,7 +152,7 @@ def _batch(rows: Sequence[_Row], *, deltas: bool) -> Any:
 
 
 def _stepped(batch: Any, rows: list[_Row]) -> Iterator[str]:
-    """A token of each row; those that end leave."""
+    """Take a token of each row; rows that end leave."""
     got, want = batch.next(), [row.next() for row in rows]
     rows[:] = [row for row, (*_, reason) in zip(rows, want, strict=True) if reason is None]
     if [(one.uid, one.token, one.finish_reason) for one in got] != [
@@ -170,7 +170,7 @@ def _stepped(batch: Any, rows: list[_Row]) -> Iterator[str]:
 
 
 def _rows() -> Iterator[str]:
-    """Each gives what it gives alone, whichever others come and leave, and after all have."""
+    """Each row gives the same tokens as alone, whichever rows join and leave."""
     for seed in range(_CASES):
         draw, deltas = np.random.default_rng(seed), seed % 2 == 1
         rows: list[_Row] = []
@@ -184,7 +184,7 @@ def _rows() -> Iterator[str]:
             if turn % 3 == 0:
                 more = _drawn(draw, 3 * turn, deltas=deltas)
                 other = _batch(more, deltas=deltas)
-                # It has begun, as batches have where prompts end.
+                # The row has begun, like rows of batches whose prompts ended.
                 yield from _stepped(other, more)
                 batch.extend(other)
                 rows += more

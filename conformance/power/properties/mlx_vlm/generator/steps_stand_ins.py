@@ -1,4 +1,4 @@
-"""What stands for the parts of mlx-vlm's ``BatchGenerator``: each records what is asked of it."""
+"""Stand-ins for the parts of mlx-vlm's ``BatchGenerator``; each records its calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conformance.power.properties.mlx_vlm.generator.generators import Stops
 
 ar: Any = compat.part("generate.ar")
 
-# The token that stands for a picture.
+# The placeholder token of an image.
 MEDIA = 77
 QUANTIZED: dict[str, Any] = {
     "kv_bits": 4,
@@ -28,7 +28,7 @@ QUANTIZED: dict[str, Any] = {
     "kv_quant_scheme": "of both",
     "quantized_kv_start": 7,
 }
-# Each setting that a batch of prompts gets as the generator has it.
+# The settings that a batch of prompts gets unchanged from the generator.
 SETTINGS: dict[str, Any] = {
     **QUANTIZED,
     "draft_model": "drafter",
@@ -41,10 +41,10 @@ SETTINGS: dict[str, Any] = {
 
 @dataclass
 class _Record:
-    """With what batches of prompts were made, and with what tokens were asked of them.
+    """Records the arguments with which batches of prompts were made and called.
 
     Attributes:
-        pieces: in how many of them a prompt is computed, before its last one.
+        pieces: the number of pieces of a prompt before its last one.
         drafts: whether rows draft.
     """
 
@@ -54,14 +54,14 @@ class _Record:
     begun: list[Any] = field(default_factory=list)
 
     def make(self, **given: Any) -> _Prompts:
-        """As the library makes a batch of prompts."""
+        """Make a batch of prompts, in place of the library's class."""
         self.made.append(given)
         return _Prompts(given["uids"], self.pieces, self)
 
 
 @dataclass
 class _Prompts:
-    """Stands for a batch of prompts."""
+    """Replaces a batch of prompts."""
 
     uids: list[int]
     left: int
@@ -89,7 +89,7 @@ class _Prompts:
 
 @dataclass
 class _Rows:
-    """Stands for a batch of rows that decode; ``joined`` counts batches that came to it."""
+    """Replaces a batch of decoding rows; ``joined`` counts the batches that joined it."""
 
     uids: list[int]
     is_speculative: bool
@@ -107,11 +107,11 @@ class _Rows:
 
 
 class _Coordinator:
-    """Stands for what knows which prefixes are kept.
+    """Replaces the coordinator of kept prefixes.
 
     Attributes:
-        media: of the prompts that were looked for: the least prefix to look for, and of each prefix
-            whether text alone is behind it, and whether media are in it.
+        media: for each prompt looked up, the least prefix to look for, and for each prefix whether
+            only text follows it, and whether it contains media.
     """
 
     def __init__(self, kept: Sequence[int]) -> None:
@@ -144,10 +144,10 @@ class _Coordinator:
 
 @contextmanager
 def recorded(pieces: int = 2) -> Iterator[_Record]:
-    """Batches of prompts are recorded, and the clock ticks when it is read."""
+    """Inside the block, batches of prompts are recorded, and the clock ticks when it is read."""
     record, ticks = _Record(pieces), itertools.count()
     with together(
-        # The library looks there for another class.
+        # The library looks there for a different class.
         replace(import_module("mlx_vlm.generate"), "PromptProcessingBatch", record.make),
         replace(ar, "time", SimpleNamespace(perf_counter=ticks.__next__)),
         replace(
@@ -158,7 +158,7 @@ def recorded(pieces: int = 2) -> Iterator[_Record]:
 
 
 def made_generator(kept: Sequence[int] | None, **more: Any) -> Any:
-    """One with these settings, where so many tokens of each row are kept; nothing for ``None``."""
+    """A generator with these settings and numbers of kept tokens by row; ``None``: none kept."""
     model = SimpleNamespace(config=SimpleNamespace(image_token_id=MEDIA))
     processor = SimpleNamespace(tokenizer=SimpleNamespace(stopping_criteria=Stops()))
     given = {**SETTINGS, "prefill_batch_size": 3, "completion_batch_size": 6, **more}

@@ -1,4 +1,4 @@
-"""Properties of what mlx-vlm's models share: positions, sparse attention, kernels' conditions.
+"""Properties of code that mlx-vlm's models share: positions, sparse attention, use of kernels.
 
-What both libraries have in common is in ``backend``.
+Properties that both libraries have in common are in ``backend``.
 """

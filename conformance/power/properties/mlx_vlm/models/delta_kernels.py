@@ -1,6 +1,6 @@
-"""Where mlx-vlm's recurrent scans are computed by Metal, with what, and with whose states.
+"""When mlx-vlm's recurrent scans use Metal kernels, and with which arguments and states.
 
-The kernels are stood for by what they are given, so that no Metal is needed.
+Stand-ins for the kernels return their arguments, so Metal is not needed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ delta: Any = compat.part("models.gated_delta")
 ssm: Any = compat.part("models.ssm")
 
 _ROWS, _HEADS, _VALUES, _NOISE = 2, 4, 3, 1e-5
-# Other machines: a device, and whether Metal is there.
+# Other machines: a device, and whether it has Metal.
 _MACHINES = ((mx.gpu, True), (mx.cpu, True), (mx.gpu, False))
 
 
 def kernel_properties() -> list[Property]:
-    """Those of ``gated_delta_update`` and ``ssm_update``."""
+    """The properties of ``gated_delta_update`` and ``ssm_update``."""
     rule = "mlx_vlm/models/gated_delta.py", ("gated_delta_update*", "compute_g*")
     space = "mlx_vlm/models/ssm.py", ("ssm_update",)
     return [
@@ -48,14 +48,14 @@ def _drawn(tokens: int, width: int, keys: int = 2) -> dict[str, mx.array]:
 
 
 def _gates(given: dict[str, mx.array]) -> tuple[np.ndarray, np.ndarray]:
-    """How much of a state is left at each step, and how much of an error is written."""
+    """The share of a state that is kept at each step, and the share of an error written."""
     arrays = {name: np.array(array).astype(np.float64) for name, array in given.items()}
     rate = np.logaddexp(0, arrays["a"] + arrays["dt_bias"])
     return np.exp(-np.exp(arrays["A_log"]) * rate), 1 / (1 + np.exp(-arrays["b"]))
 
 
 def _delta() -> Iterator[str]:
-    """Whole groups of 32 keys are, unless a caller refuses; with gates, a state, and the rest."""
+    """Whole groups of 32 keys use the kernel, unless the caller refuses; with all arguments."""
     widths = (16, 32, 48, 64)
     for (device, metal), width, wanted in itertools.product(_MACHINES, widths, (None, True, False)):
         given = _drawn(3, width)
@@ -103,13 +103,13 @@ class _States:
         self.asked: list[tuple[int, int]] = []
 
     def update_recurrent(self, index: int, tokens: int, compute: Any) -> Any:
-        """As the library's caches do."""
+        """Update the state like the library's caches."""
         self.asked.append((index, tokens))
         return compute(*self._given)
 
 
 def _cached() -> Iterator[str]:
-    """As with a state: the cache says from which one, and how many are kept; nobody beside it."""
+    """The cache alone decides from which state to start, and how many are kept."""
     given, mask = _drawn(3, 4), mx.array([[True] * 3, [False, True, True]])
     state = mx.ones((_ROWS, _HEADS, _VALUES, 4))
     for steps, bound, (index, more) in itertools.product(
@@ -146,7 +146,7 @@ def _cached() -> Iterator[str]:
 
 
 def _state_space() -> Iterator[str]:
-    """One step from a state is; all else goes to operations, with its mask and lengths."""
+    """One step from a state uses the kernel; other calls use operations, with mask and lengths."""
     names = ("hidden_states", "A_log", "B", "C", "D", "dt", "dt_bias")
     for (device, metal), tokens, state in itertools.product(_MACHINES, (1, 2), (None, "state")):
         given: dict[str, Any] = {name: name for name in names}

@@ -1,4 +1,4 @@
-"""Rotations by positions of three axes, as mlx-vlm's models make them: time, height and width."""
+"""mlx-vlm's rotations by positions of three axes: time, height and width."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _DIM, _BASE = 16, 100.0
 _HALF = _DIM // 2
 _ROWS, _HEADS, _TOKENS = 2, 3, 4
 _NOISE = 2e-5
-# Sections that fill the pairs, and such as leave some of them.
+# Sections that fill all pairs, and sections that leave some.
 _SECTIONS = ([4, 2, 2], [2, 3, 3], [2, 2, 1], [3, 3, 4])
-# Whether a style turns neighbours, else halves.
+# Whether a style pairs adjacent elements; otherwise it pairs halves.
 _PAIRS = {
     "interleaved": False,
     "chunked": False,
@@ -36,7 +36,7 @@ _SECTIONED = ("sectioned_half_split", "sectioned_even_odd")
 
 
 def mrope_properties() -> list[Property]:
-    """Those of the rotations of several axes, and of the one that is computed eagerly."""
+    """The properties of the rotations of several axes, and of the eager rotation."""
     whole = ("MRoPERotaryEmbedding.*", "MRoPERotaryEmbedding", "*mrope*", "*rotary*", "rotate_*")
     helpers = ("_*position_selector", "_section_*", "_*style", "_*selector", "_cumulative_splits")
     layouts = ("compute_inv_freq", "_needs_even_odd_layout", "_selects_frequency_by_position")
@@ -69,7 +69,7 @@ def _positions(seed: int) -> np.ndarray:
 
 
 def _turned(heads: np.ndarray, angles: np.ndarray, *, pairs: bool) -> np.ndarray:
-    """Heads ``[rows, heads, tokens, size]`` turned by angles ``[rows, tokens, pairs]``."""
+    """Heads ``[rows, heads, tokens, size]`` rotated by angles ``[rows, tokens, pairs]``."""
     count, wide = angles.shape[-1], heads.astype(np.float64)
     even, odd = slice(0, 2 * count, 2), slice(1, 2 * count, 2)
     one, two = (even, odd) if pairs else (slice(count), slice(count, 2 * count))
@@ -99,7 +99,7 @@ def _off(what: str, got: mx.array, wanted: np.ndarray, noise: float = _NOISE) ->
 
 
 def _heads() -> Iterator[str]:
-    """Queries and keys of other sizes than the rotation, by each style."""
+    """Queries and keys larger than the rotation, by each style."""
     for (style, pairs), sections, more in itertools.product(_PAIRS.items(), _SECTIONS, (0, 6)):
         if style in _SECTIONED and sum(sections) != _HALF:
             continue
@@ -121,7 +121,7 @@ def _heads() -> Iterator[str]:
 def _as_given(
     made: Any, queries: np.ndarray, keys: np.ndarray, ids: mx.array, angles: np.ndarray, **by: bool
 ) -> Iterator[str]:
-    """Dtypes are kept where that is asked for; heads may be on another axis."""
+    """Dtypes are kept if requested; heads may be on a different axis."""
     given = mx.array(queries).astype(mx.bfloat16), mx.array(keys).astype(mx.float16)
     kept = made.apply_rotary(*given, ids)
     if [one.dtype for one in kept] != [one.dtype for one in given]:
@@ -180,7 +180,7 @@ def _angles() -> Iterator[str]:
 
 
 def _selected() -> Iterator[str]:
-    """Sections that take turns, and the axes of each; then neighbours turned by them."""
+    """Alternating sections and their axes, and adjacent elements rotated by them."""
     ids, inverse = _positions(4), powers(_DIM, _BASE)
     for sections, axes, turns in (
         ([3, 3, 2], (1, 2, 0), (0, 1)),
@@ -227,7 +227,7 @@ def _neighbours(angles: np.ndarray, full: tuple[mx.array, mx.array]) -> Iterator
 
 
 def _settings() -> Iterator[str]:
-    """Where sections are from, what is there without them, and what is refused."""
+    """The source of sections, the default without them, and refused settings."""
     own, other = {"mrope_section": [1, 2, 3]}, {"mrope_section": [4, 5, 6]}
     cases: tuple[tuple[dict[str, Any], list[int]], ...] = (
         ({}, [24, 20, 20]),
@@ -276,7 +276,7 @@ def _same(turn: Turn, _: int) -> Turn:
 
 
 def _eager() -> Iterator[str]:
-    """As the rotation that is computed in one kernel."""
+    """The eager rotation equals the rotation in one kernel."""
     for pairs, scale in itertools.product((False, True), (1.0, 0.25)):
         config = {"type": "linear", "factor": 1 / scale} if scale != 1.0 else None
         both = (

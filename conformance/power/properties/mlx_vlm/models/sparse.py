@@ -1,6 +1,6 @@
-"""What mlx-vlm asks of its Metal kernel of indexed attention, and where it asks for nothing.
+"""When and how mlx-vlm calls its Metal kernel of indexed attention.
 
-The kernel is stood for by its definition in numpy, so that no Metal is needed.
+The kernel's definition in numpy replaces it, so Metal is not needed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from conformance.plugins.mlx_vlm import compat
 sparse: Any = compat.part("models.sparse_attention")
 
 _NOISE = 2e-2  # Of bfloat16.
-# What the kernel of these is made of: the rows, then heads, lengths, widths, and picked keys.
+# Sizes of the calls: rows, then heads, lengths, widths, and picked keys.
 _SHAPES = (
     {"rows": 2, "heads": 4, "kv": 2, "queries": 3, "keys": 9, "qk": 32, "v": 64, "top": 4},
     {"rows": 1, "heads": 2, "kv": 2, "queries": 1, "keys": 4, "qk": 64, "v": 32, "top": 1},
@@ -29,7 +29,7 @@ _SHAPES = (
 
 
 def sparse_properties() -> list[Property]:
-    """Those of ``indexed_sparse_attention``."""
+    """The properties of ``indexed_sparse_attention``."""
     file = "mlx_vlm/models/sparse_attention.py"
     names = ("indexed_sparse_attention", "_indexed_sparse_attention_scalars")
     return [
@@ -39,7 +39,7 @@ def sparse_properties() -> list[Property]:
 
 
 class WithMetal:
-    """Stands for ``mlx.core`` on another machine."""
+    """Replaces ``mlx.core``, as on a different machine."""
 
     def __init__(self, *, device: Any = mx.gpu, metal: bool = True) -> None:
         self.default_device = lambda: device
@@ -63,11 +63,11 @@ def _with_metal(**machine: Any) -> Iterator[None]:
 def attention(
     arrays: tuple[np.ndarray, np.ndarray, np.ndarray], picked: np.ndarray, scale: float
 ) -> np.ndarray:
-    """Of queries ``[rows, heads, queries, size]`` to the keys that are picked for each of them.
+    """Attention of queries ``[rows, heads, queries, size]`` to the keys picked for each query.
 
     Args:
         arrays: queries, keys and values.
-        picked: numbers of keys, ``[rows, queries, top]``; those that are none are left out.
+        picked: indices of keys, ``[rows, queries, top]``; invalid indices are left out.
     """
     queries, keys, values = arrays
     rows, heads, count, _ = queries.shape
@@ -82,7 +82,7 @@ def attention(
 
 
 def _kernel(*kind: Any) -> Callable[..., list[mx.array]]:
-    """As ``mx.fast.metal_kernel`` makes it for a dtype, sizes and heads."""
+    """A replacement for the result of ``mx.fast.metal_kernel`` for a dtype, sizes and heads."""
 
     def call(*, inputs: Any, template: Any, **launched: Any) -> list[mx.array]:
         queries, keys, values, indices, scale, query_length, key_length = inputs
@@ -130,7 +130,7 @@ def _drawn(dtype: mx.Dtype, sizes: dict[str, int]) -> dict[str, Any]:
 
 
 def _by_metal() -> Iterator[str]:
-    """Each query attends to its own keys, wherever the kernel is fit for it."""
+    """Each query attends to its own keys, in all cases that the kernel supports."""
     for dtype, sizes in itertools.product((mx.bfloat16, mx.float16), _SHAPES):
         given = _drawn(dtype, sizes)
         ratio = sizes["keys"] // sizes["top"]
@@ -153,7 +153,7 @@ def _by_metal() -> Iterator[str]:
 
 
 def _refused() -> Iterator[str]:
-    """Other arrays, or another machine: nothing is given, and a model attends by itself."""
+    """Unsupported arrays or machines give no result, so the model attends by itself."""
     given = _drawn(mx.bfloat16, _SHAPES[0])
     queries, keys, values = (given[name] for name in ("queries", "keys", "values"))
     others: list[dict[str, Any]] = [
