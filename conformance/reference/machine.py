@@ -58,7 +58,7 @@ def _shadowing() -> Iterator[str]:
     found = []
     for place in reversed(sys.path):
         folder = Path(place or ".")
-        names = {entry.split(".", 1)[0] for entry in _listed(folder)}
+        names = {entry.split(".", 1)[0] for entry in _listed(folder)} - {"__pycache__"}
         if place and any(folder.glob("*.dist-info")):
             installed |= names
         else:

@@ -79,9 +79,7 @@ def _environment(tmp_path_factory):
     for name in ("NO_COLOR", "FORCE_COLOR", "PY_COLORS", "TTY_COMPATIBLE"):
         found.pop(name, None)
     cache = tmp_path_factory.mktemp("cache")
-    # This checkout's package, also where another one is installed.
-    path = f"{TOY}{os.pathsep}{TOY.parents[1]}"
-    return {**found, "PYTHONPATH": path, "COLUMNS": "100", "XDG_CACHE_HOME": str(cache)}
+    return {**found, "PYTHONPATH": str(TOY), "COLUMNS": "100", "XDG_CACHE_HOME": str(cache)}
 
 
 @pytest.fixture

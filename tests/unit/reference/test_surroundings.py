@@ -278,3 +278,13 @@ def test_links_in_a_circle_are_walked_once(tmp_path):
     (tmp_path / "a/again").symlink_to(tmp_path / "a")
     (tmp_path / "a/nothing").symlink_to(tmp_path / "gone")
     assert [Path(path).name for path, _ in installed_files.walk(tmp_path)] == ["b.py"]
+
+
+def test_only_modules_shadow_the_installed_ones(small, monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(small / "elsewhere"), str(small / SITE)])
+    before = list(machine.process_facts())
+    for folder in (SITE, "elsewhere"):
+        (small / folder / "__pycache__").mkdir()
+    assert list(machine.process_facts()) == before, "bytecode is no module"
+    put(small / "elsewhere/packed.py", "x = 2\n")
+    assert list(machine.process_facts()) != before
