@@ -1,8 +1,8 @@
-"""The SAM encoder of the DeepSeek-OCR families, small enough for a test.
+"""The SAM encoder of the DeepSeek-OCR families, of a size that a test can afford.
 
 The library's encoder has the released model's sizes whatever the config says
 (models/deepseekocr/deepseekocr.py:103, models/deepseekocr_2/deepseekocr_2.py:37). The families'
-model files replace it with this one.
+model files put this one in its place.
 """
 
 from __future__ import annotations
