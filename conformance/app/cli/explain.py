@@ -19,7 +19,7 @@ from conformance.app.cli.options import (
     plugins_option,
 )
 from conformance.app.cli.outputs import writable
-from conformance.app.cli.registries import registry_with_faults
+from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError
 from conformance.core.faults import Fault, Hits
 from conformance.core.verdict import CaseId
@@ -88,7 +88,7 @@ def command(
     if bool(case_id) == bool(patterns) or (schedule and patterns):
         raise ConformanceError("explain either one CASE_ID, or defects by --faults")
     target = writable(json_file, "--json") if json_file else None
-    registry = registry_with_faults(load_plugins(plugins), family_files=family_files)
+    registry = registry_of(load_plugins(plugins), family_files=family_files, faults=True)
     console = new_console()
     if patterns:
         _hits(registry, patterns, families, dtype, console=console, target=target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from conformance.app.cli.registries import registry_with_faults
+from conformance.app.cli.registries import registry_of
 from conformance.checks.expectations import Expectations, load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.run.registry import Registry, select
@@ -14,7 +14,7 @@ from conformance.tools.explore.exclusions import clean
 @cache
 def registry() -> Registry:
     """The registry, made once in each process."""
-    return registry_with_faults()
+    return registry_of(faults=True)
 
 
 @cache

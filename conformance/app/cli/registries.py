@@ -17,30 +17,27 @@ def registry_of(
     *,
     family_files: Iterable[Path] = (),
     engines: Iterable[str] = (),
+    faults: bool = False,
 ) -> Registry:
-    """``build_registry``, and sentences about the parts of installed plugins that are left out."""
+    """``build_registry``, and sentences about the parts of installed plugins that are left out.
+
+    Args:
+        faults: with the historic defects of this project, if they are installed.
+    """
     found = build_registry(extra, family_files=family_files, engines=engines)
+    if faults:
+        found = _with_faults(found)
     for line in sentences(found.unavailable):
         say(line, err=True)
     return found
 
 
-def registry_with_faults(
-    extra: Iterable[object] = (),
-    *,
-    family_files: Iterable[Path] = (),
-    engines: Iterable[str] = (),
-) -> Registry:
-    """As ``registry_of``, with the historic defects of this project, if they are installed."""
-    found = build_registry(extra, family_files=family_files, engines=engines)
+def _with_faults(found: Registry) -> Registry:
     try:
         from conformance.power.faults import with_faults  # noqa: PLC0415 - it may be missing
     except ModuleNotFoundError as error:
         if not f"{error.name}.".startswith("conformance.power."):
             raise
         say(_NO_FAULTS, err=True)
-    else:
-        found = with_faults(found)
-    for line in sentences(found.unavailable):
-        say(line, err=True)
-    return found
+        return found
+    return with_faults(found)

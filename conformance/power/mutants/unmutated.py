@@ -15,8 +15,8 @@ from conformance.core.verdict import CaseId, CaseResult
 from conformance.power.mutants.reach import Place
 from conformance.reference.family_store import FamilyStore
 from conformance.reference.oracle_key import oracle_key
+from conformance.run.case_judge import CaseJudge
 from conformance.run.judging.judge import Until
-from conformance.run.mending import Mending
 from conformance.run.registry import Registry
 from conformance.run.session import Session
 from conformance.tools.explain.new_findings import new_findings
@@ -42,8 +42,7 @@ class Unmutated:
     def __init__(self, registry: Registry) -> None:
         store = FamilyStore(user_cache() / "mutants" / "families", oracle_key)
         self._session = Session(registry, store=store, kept=_KEPT)
-        self._mending = Mending(self._session)
-        self._known = load_expectations()
+        self._judge = CaseJudge(self._session, load_expectations())
         self._right: dict[tuple[str, str], CaseResult] = {}
         self._mends: dict[tuple[str, str], tuple[Mend, ...]] = {}
         self._unsteady: set[tuple[str, str]] = set()
@@ -99,8 +98,7 @@ class Unmutated:
 
     def _repairing(self, found: CaseResult) -> tuple[Mend, ...]:
         """The mends of the known defects that a result shows, except defects of single streams."""
-        judged = self._known.apply(found)
-        mends = self._mending.mends_of(judged, *self._known.to_mend(judged))
+        mends = self._judge.mends_of(found)
         return () if any(mend.single_stream for mend in mends) else mends
 
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import msgspec
 
-from conformance.checks.expectations import Expectations, load_expectations
+from conformance.checks.expectations import load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.core.faults import Fault, Hits
 from conformance.core.faults.patching import together
@@ -17,7 +17,7 @@ from conformance.core.faults.traits import traits
 from conformance.core.mends import Mend
 from conformance.core.verdict import CaseId, CaseResult
 from conformance.report.explanation import Explanation, Relative, Where
-from conformance.run.mending import Mending
+from conformance.run.case_judge import CaseJudge
 from conformance.run.registry import Registry
 from conformance.run.session import Session
 from conformance.tools.explain.catalogue import sited
@@ -69,7 +69,7 @@ def trials(
     explanation might name the known defect's place.
     """
     session = Session(registry)
-    shared = _Shared(session, dtype, Mending(session), load_expectations())
+    shared = _Shared(session, dtype, CaseJudge(session, load_expectations()))
     for fault in faults:
         yield _trial(shared, fault, families)
 
@@ -80,8 +80,7 @@ class _Shared:
 
     session: Session
     dtype: str
-    mending: Mending
-    known: Expectations
+    judge: CaseJudge
     traits: dict[str, frozenset[str]] = field(default_factory=dict)
     right: dict[CaseId, CaseResult] = field(default_factory=dict)
     mends: dict[CaseId, tuple[Mend, ...]] = field(default_factory=dict)
@@ -110,8 +109,7 @@ class _Shared:
         return together(self.mended(case), fault.inject(Hits()))
 
     def _mends_of(self, found: CaseResult) -> tuple[Mend, ...]:
-        judged = self.known.apply(found)
-        mends = self.mending.mends_of(judged, *self.known.to_mend(judged))
+        mends = self.judge.mends_of(found)
         return () if any(mend.single_stream for mend in mends) else mends
 
     def plays(self, case: CaseId) -> bool:

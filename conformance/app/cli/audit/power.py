@@ -23,7 +23,7 @@ from conformance.app.cli.options import (
     library_path_option,
 )
 from conformance.app.cli.outputs import places
-from conformance.app.cli.registries import registry_with_faults
+from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError, ReportError
 from conformance.core.user_files import read_text
 from conformance.power import faults as own_faults
@@ -109,7 +109,7 @@ def command(
         if target:
             ResultFile(target, encode).finish(found)
     else:
-        registry = registry_with_faults()
+        registry = registry_of(faults=True)
         hooks = ["conformance_faults"]
         lacking = not faults and bool(registry.lacking(engines or ("*",), also=hooks))
         units = _units(registry, faults, engines, families, quick=quick)

@@ -17,7 +17,7 @@ from conformance.app.cli.options import (
     mends_option,
 )
 from conformance.app.cli.printing import say
-from conformance.app.cli.registries import registry_with_faults
+from conformance.app.cli.registries import registry_of
 from conformance.app.cli.show.case import recorded, run_one
 from conformance.app.cli.show.lists import KINDS, lists_of, print_lists
 from conformance.app.cli.show.overview import overview
@@ -103,7 +103,7 @@ def command(
         raise ConformanceError(
             "--from, --model, --expectations and --no-expectations go with a CASE_ID"
         )
-    registry = registry_with_faults(load_plugins(plugins), family_files=family_files)
+    registry = registry_of(load_plugins(plugins), family_files=family_files, faults=True)
     _show_installed(registry, what, engines, as_json=as_json)
 
 
