@@ -68,9 +68,9 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     ``max_kv_size`` bounds the cache of families that leave the choice of cache to the library.
     ``kv``, ``drafting`` and ``prefix_caching`` are off if ``None``.
 
-    ``sampler`` and ``processors`` are engine-level defaults, for requests without their own. A
-    request that names the same ones is inserted without them, so that the defaults must take
-    effect.
+    ``sampler``, ``processors`` and ``stop`` (sequences of token ids) are engine-level defaults, for
+    requests without their own. A request that names the same ones is inserted without them, so that
+    the defaults must take effect.
 
     With ``busy``, a server runs a long request of its own while others arrive. ``words`` are the
     texts of token ids in its tokenizer, instead of the usual texts. With ``counted``, the server's
@@ -86,6 +86,7 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     prefix_caching: PrefixCaching | None = None
     sampler: Sampler | None = None
     processors: tuple[Processor, ...] = ()
+    stop: tuple[tuple[int, ...], ...] = ()
     busy: bool = False
     words: tuple[tuple[str, int], ...] = ()
     counted: bool = False

@@ -115,6 +115,11 @@ def own_processors(request: Request, options: EngineOptions) -> tuple[Processor,
     return () if request.processors == options.processors else request.processors
 
 
+def own_stop(request: Request, options: EngineOptions) -> tuple[tuple[int, ...], ...]:
+    """The stop sequences to insert ``request`` with; empty if it uses the engine's, or none."""
+    return () if request.stop == options.stop else request.stop
+
+
 class Trigger(msgspec.Struct, frozen=True, omit_defaults=True):
     """A moment defined by a request's progress, so that it is the same for every engine.
 
@@ -239,6 +244,8 @@ def _check(request: Request, options: EngineOptions, where: str) -> None:
         raise ScheduleError(f"{where}: max_tokens is {request.max_tokens}, must be at least 1")
     if options.sampler is not None and request.sampler is None:
         raise ScheduleError(f"{where}: it names no sampler, and would get the engine's")
+    if options.stop and not request.stop:
+        raise ScheduleError(f"{where}: it names no stop sequences, and would get the engine's")
     if options.processors and not request.processors:
         raise ScheduleError(f"{where}: it names no processors, and would get the engine's")
     if request.segments and sum(request.segments) != len(request.prompt):

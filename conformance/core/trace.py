@@ -6,7 +6,7 @@ Arrays are NumPy float32. Nothing here depends on mlx or pytest.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -75,6 +75,12 @@ class Claim:
     said: str
     found: str
     holds: bool
+
+
+def unused(uid: int, uids: Container[int]) -> Claim:
+    """An engine's claim that the uid of a new request is none of the ``uids`` given before."""
+    had = int(uid in uids)
+    return Claim("earlier requests with the uid of a new one", "0", str(had), not had)
 
 
 @dataclass(frozen=True)

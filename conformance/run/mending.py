@@ -22,6 +22,7 @@ from conformance.run.judging.judge import worst
 from conformance.run.judging.witnessed import WITNESS
 from conformance.run.session import Session
 from conformance.run.tiers import WHOLE
+from conformance.scenarios.workloads import is_workload
 
 CHECK = "mends"
 """The check name of the finding that a mend had no effect."""
@@ -143,8 +144,9 @@ class Mending:
         more = {entry.id: found for entry in also if (found := self._mends_for(entry, family))}
         used += [entry for entry in also if entry.id in more]
         chosen = _unique(mend for entry in used for mend in (mends | more)[entry.id])
-        # If schedules were left out, a mend's effect may be in those.
-        seen = frozenset(() if result.left_out or schedules != failed else shown)
+        # If schedules were left out, a mend's effect may be in those; a workload need not show all.
+        partly = result.left_out or schedules != failed or is_workload(result.scenario)
+        seen = frozenset(() if partly else shown)
         named = (name for entry in used for name in (entry.id, *entry.hides(family)))
         mended = dict.fromkeys(named)
         return _Plan(tuple(mended), schedules, hiding, chosen, frozenset(shown), seen)

@@ -18,6 +18,7 @@ from conformance.scenarios import (
     structured,
 )
 from conformance.scenarios.scenario import Scenario
+from conformance.scenarios.workloads import traffic, traffic_options
 
 LADDER: tuple[Scenario, ...] = (
     solo.REPEAT,
@@ -50,4 +51,6 @@ LADDER: tuple[Scenario, ...] = (
     request_options.INVALID,
     batch.THREADS,
     *cost.COSTS,
+    traffic.TRAFFIC,
+    traffic_options.TRAFFIC_OPTIONS,
 )

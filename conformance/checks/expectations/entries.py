@@ -9,6 +9,7 @@ import msgspec
 from packaging.specifiers import SpecifierSet
 
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
+from conformance.scenarios.workloads import is_workload
 
 NUMERIC = frozenset({Verdict.DRIFT, Verdict.DIVERGED, Verdict.NAN})
 """Numeric verdicts: which of them a defect gets depends on weights, prompts and rounding."""
@@ -46,6 +47,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         verdicts: for each scenario that shows it, the expected verdict; or a list of numeric
             verdicts, if the family's weights decide. Empty if it shows only where another entry,
             with this one in ``behind``, is mended.
+            Workloads need not be named: see ``in_workloads``.
         schedules: for a scenario, the only schedules that may fail; any if absent. A case that runs
             none of them is not concerned.
         other_seeds: scenarios that are right with seed 0, and may show it with other weights and
@@ -53,6 +55,8 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         by_time: timing-dependent (threads or clients): affected cases may pass.
         ends_process: its cases end the process that runs them: as released, each is run in its own
             process.
+        in_workloads: it may show in every workload, with any verdict; mended, the workload is right.
+            Not for an entry without a mend, which would hide the workload.
         functions: digests of the upstream functions in which it was diagnosed, and of their files.
         unchanged_in: the installed code, outside of ``versions``, with the same functions.
         changed_in: the installed code with other functions.
@@ -78,6 +82,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     other_seeds: tuple[str, ...] = ()
     by_time: bool = False
     ends_process: bool = False
+    in_workloads: bool = True
     functions: dict[str, str] = {}
     unchanged_in: str = ""
     changed_in: str = ""
@@ -118,7 +123,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return (
             self.ends_process
             and device.startswith(self.device)
-            and case.scenario in self.verdicts
+            and self.shows_in(case.scenario)
             and self.is_about(case.engine, case.family)
             and matches(case.dtype, (*self.dtypes, *self.may_show_in))
             and self.active(versions)
@@ -138,10 +143,18 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             and self.active(result.versions)
         )
 
+    def shows_in(self, scenario: str) -> bool:
+        """Whether the scenario may show it, with any seed."""
+        return scenario in self.verdicts or self._mixed(scenario)
+
+    def _mixed(self, scenario: str) -> bool:
+        """Whether the scenario is a workload in which it may show as it likes."""
+        unnamed = scenario not in self.verdicts
+        return unnamed and self.in_workloads and bool(self.verdicts) and is_workload(scenario)
+
     def _names(self, result: CaseResult) -> bool:
         """Whether the scenario may show it with the seed of the case."""
-        at_any = result.scenario in self.verdicts
-        return at_any or (result.seed != 0 and result.scenario in self.other_seeds)
+        return self.shows_in(result.scenario) or (result.seed != 0 and result.scenario in self.other_seeds)
 
     def _reaches(self, result: CaseResult) -> bool:
         """Whether the case ran a schedule that the entry names, if it names any."""
@@ -159,6 +172,7 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """
         return (
             not result.left_out
+            and not self._mixed(result.scenario)
             and not self.by_time
             and self.fixed(result)
             and matches(result.family, self.families)
@@ -182,6 +196,8 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def wanted(self, scenario: str) -> tuple[Verdict, ...]:
         """The verdicts of which a case in this scenario must have one."""
+        if self._mixed(scenario):
+            return tuple(verdict for verdict in Verdict if not verdict.good)
         verdicts = self.verdicts.get(scenario, tuple(sorted(NUMERIC)))
         return verdicts if isinstance(verdicts, tuple) else (verdicts,)
 

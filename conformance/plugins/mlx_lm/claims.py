@@ -11,7 +11,7 @@ from conformance.backend.cache_entries import arrays, leaves
 from conformance.backend.redrawing import ComparedSampler
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Stage
-from conformance.core.trace import Claim
+from conformance.core.trace import Claim, unused
 from conformance.plugins.mlx_lm import compat
 
 
@@ -64,14 +64,20 @@ class Claims:
         self._add("caches of removed rows, unasked", len(returned or ()), 0, 0)
 
     def rows(self, options: EngineOptions) -> None:
-        """Claim that no more prompts and rows are at work than the generator's options allow."""
-        at = Counter(compat.uids_by_stage(self._generator).values())
+        """Claim that no more prompts and rows are at work than the options allow, in their order."""
+        held = compat.uids_by_stage(self._generator)
+        at = Counter(held.values())
+        first = min((uid for uid, stage in held.items() if stage is Stage.QUEUED), default=None)
+        begun = [uid for uid, stage in held.items() if stage is Stage.PREFILL]
+        early = sum(uid > first for uid in begun) if first is not None else 0
+        self._add("prompts begun before one that came earlier", early, 0, 0)
         most = max(options.prefill_batch_size, options.completion_batch_size)
         self._add("prompts at once", at[Stage.PREFILL], 0, options.prefill_batch_size)
         self._add("rows at once", at[Stage.DECODE], 0, most)
 
     def inserted(self, uid: int, pieces: Sequence[Sequence[int]]) -> None:
-        """Register the pieces of a prompt; its last token is a piece by itself."""
+        """Register the pieces of a new request's prompt; its last token is a piece by itself."""
+        self._made.append(unused(uid, self._ends))
         ends = list(accumulate(len(piece) for piece in pieces if piece))
         self._ends[uid] = {*ends, ends[-1] - 1} if ends else set()
 

@@ -37,7 +37,11 @@ def samples_rows() -> bool:
 
 
 def make_generator(model: Any, options: EngineOptions) -> Any:
-    """The library's batch generator with ``options`` and no default stop tokens."""
+    """The library's batch generator with ``options``; by default without stop tokens.
+
+    Raises:
+        Unsupported: this release takes stop tokens, but no sequences.
+    """
     make: type[Any] = BatchGenerator if prefills_in_pieces() else WholePromptGenerator
     return make(
         model,
@@ -45,8 +49,19 @@ def make_generator(model: Any, options: EngineOptions) -> Any:
         prefill_batch_size=options.prefill_batch_size,
         prefill_step_size=options.prefill_step_size,
         max_kv_size=options.max_kv_size,
+        **_stop_tokens(options),
         **defaults(options),
     )
+
+
+def _stop_tokens(options: EngineOptions) -> dict[str, Any]:
+    if not options.stop:
+        return {}
+    if prefills_in_pieces():
+        return {"stop_tokens": [list(sequence) for sequence in options.stop]}
+    if any(len(sequence) > 1 for sequence in options.stop):
+        raise Unsupported("this mlx-lm's BatchGenerator takes stop tokens, not sequences")
+    return {"stop_tokens": {token for (token,) in options.stop}}
 
 
 def defaults(options: EngineOptions) -> dict[str, Any]:
@@ -72,8 +87,6 @@ def stop_argument(stops: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any
     Raises:
         Unsupported: this release takes stop sequences in an unknown form.
     """
-    if not any(stops):
-        return {}
     taken = inspect.signature(BatchGenerator.insert).parameters
     if "stop_sequences" in taken:
         # `mlx_lm.generate` as an attribute is the function of that name.

@@ -15,7 +15,7 @@ from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
-from conformance.core.schedule import Request, Stage, own_processors, own_sampler
+from conformance.core.schedule import Request, Stage, own_processors, own_sampler, own_stop
 from conformance.core.token_choice import Sampler
 from conformance.core.trace import (
     CachedLayer,
@@ -108,7 +108,8 @@ class MlxLmEngine(Engine):
             prefixes: list[tuple[Any, Any]] = [s.prefix or (None, []) for s in submissions]
             options["caches"] = [cache for cache, _ in prefixes]
             options["all_tokens"] = [list(tokens) for _, tokens in prefixes]
-        options |= compat.stop_argument([r.stop for r in requests])
+        if any(own_stop(r, self._options) for r in requests):
+            options |= compat.stop_argument([r.stop for r in requests])
         pieces = [start.segments] if start is not None else [_pieces(r) for r in requests]
         if start is not None:
             options |= {"caches": [start.cache], "all_tokens": [start.tokens]}

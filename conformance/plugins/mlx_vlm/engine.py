@@ -11,7 +11,15 @@ from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import Drafting, EngineOptions, PrefixCaching
 from conformance.core.schedule import Stage, own_processors
-from conformance.core.trace import CachedLayer, FinishReason, ProbeResult, StepOutput, TokenEvent
+from conformance.core.trace import (
+    CachedLayer,
+    Claim,
+    FinishReason,
+    ProbeResult,
+    StepOutput,
+    TokenEvent,
+    unused,
+)
 from conformance.plugins.mlx_vlm import compat, prefix_caching, quantization
 from conformance.plugins.mlx_vlm.counting import Counting
 from conformance.plugins.mlx_vlm.drafters import DraftEditor, drafter_of
@@ -59,6 +67,7 @@ class MlxVlmEngine(Engine):
         self._options = options
         self._generator: Any = None
         self._ids: dict[int, str] = {}
+        self._claims: list[Claim] = []
         self._lengths: dict[int, int] = {}
         self._forced: dict[int, tuple[int, ...]] = {}
         self._stops: set[int] = set()
@@ -98,6 +107,7 @@ class MlxVlmEngine(Engine):
                 prompt_kwargs=[prompt_kwargs],
                 **options,
             )
+            self._claims.append(unused(uid, self._ids))
             self._ids[uid] = request.request_id
             self._lengths[uid] = len(request.prompt)
             if submission.forced:
@@ -132,12 +142,14 @@ class MlxVlmEngine(Engine):
             for uid, done in self._done().items()
             if done > before.get(uid, 0)
         }
+        claims, self._claims = tuple(self._claims), []
         return StepOutput(
             tuple(self._event(r) for r in responses),
             processed,
             reused={self._ids[uid]: count for uid, count in joined.items()},
             drafted=self._draft_editor.drafted if self._draft_editor is not None else {},
             pooled=self._pool.calls() if self._pool is not None else (),
+            claims=claims,
         )
 
     def remove(self, request_ids: Sequence[str]) -> None:

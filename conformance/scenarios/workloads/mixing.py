@@ -1,0 +1,185 @@
+"""Mixes requests as a busy server gets them; everything is drawn from a seed.
+
+All moments are moments of rows that surely decode so long, so that they mean the same on every
+engine and always come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions
+from conformance.core.schedule import Arrival, Removal, Request, Schedule
+from conformance.scenarios.build import gone, produced, text_request, together
+from conformance.scenarios.choices import Choices
+from conformance.scenarios.scenario import Brief
+
+Dress = Callable[[Request, bool], Request]
+"""Gives a request a sampler, stop sequences, a medium; if the flag is set, nothing that ends it."""
+
+# Steps after its arrival at which a single row is removed at the latest.
+_LATEST = 4
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The size of a workload.
+
+    Attributes:
+        first: requests that arrive while the first row decodes, itself included.
+        second: requests that arrive when all others have ended, in an idle engine.
+        groups: the fewest and the most requests of one arrival.
+        longest: tokens of the longest prompt.
+        limits: the smallest and the largest limit of a request that does not end at once.
+        lasting: the first row's limit; all of the first half arrives while it decodes.
+        one_padded: the second half has prompts of one length, but for one that is shorter.
+    """
+
+    first: int
+    second: int
+    groups: tuple[int, int]
+    longest: int
+    limits: tuple[int, int]
+    lasting: int
+    one_padded: bool = False
+
+
+def traffic(
+    brief: Brief,
+    choices: Choices,
+    name: str,
+    scale: Scale,
+    options: EngineOptions,
+    rows: Sequence[Request],
+    *dresses: Dress,
+) -> Schedule:
+    """A schedule of ``rows`` that come, wait, join, leave and end; the last when all is idle.
+
+    Without the capability to join late all arrive at once and none is removed.
+    """
+    removed = _removed(choices, rows[: scale.first])
+    if not {Capability.LATE_JOIN, Capability.CANCEL} <= brief.capabilities:
+        removed = {}
+    # A removed row, and those whose progress the others wait for, must not end before.
+    lasting = {rows[0].request_id, rows[scale.first - 1].request_id, *removed}
+    given = list(rows)
+    for dress in dresses:
+        given = [dress(row, row.request_id in lasting) for row in given]
+    if Capability.LATE_JOIN not in brief.capabilities:
+        return Schedule(name, (together(*given),), options=options)
+    early, late = given[: scale.first], given[scale.first :]
+    arrivals, removals = _timeline(choices, scale, early, removed)
+    arrivals.append(together(*late, when=gone(early[-1].request_id)))
+    return Schedule(name, tuple(arrivals), tuple(removals), options=options)
+
+
+def draw_rows(brief: Brief, choices: Choices, scale: Scale) -> list[Request]:
+    """The first row, which lasts, and all others, with lengths, prompts and limits of their own.
+
+    In each half one prompt has one token, and one row ends at its first. Limits are used again when
+    each was used once; lengths only where a model has few positions.
+    """
+    count = scale.first + scale.second
+    room = scale.longest
+    if brief.longest is not None:
+        room = max(3, min(room, brief.longest - scale.lasting))
+    lengths = _cycled(choices, range(2, room + 1), count)
+    low, high = scale.limits
+    limits = _cycled(choices, range(low, high), count)
+    lengths[scale.first // 2] = lengths[scale.first + 1] = 1
+    if scale.one_padded:
+        lengths[scale.first :] = [room // 2] * scale.second
+        lengths[scale.first + 1] = room // 3
+    limits[scale.first // 3] = limits[-2] = 1
+    limits[0], limits[scale.first - 1] = scale.lasting, high
+    return [
+        text_request(brief, f"r{i}", length, variant=i, max_tokens=limits[i])
+        for i, length in enumerate(lengths)
+    ]
+
+
+_TOGETHER = -1
+
+
+def _removed(choices: Choices, rows: Sequence[Request]) -> dict[str, int]:
+    """Rows that leave, and after how many of the first row's steps after their arrival.
+
+    At once they wait in the queue, soon they are in prefill, later they decode; the longest three
+    leave together when all have arrived.
+    """
+    able = sorted(rows[1:-1], key=lambda row: -row.max_tokens)
+    together_, others = able[:3], [row for row in able[3:] if row.max_tokens > _LATEST + 1]
+    chosen = [others[i] for i in _cycled(choices, range(len(others)), 5)]
+    alone = {row.request_id: (0, 1, 2, 3, _LATEST)[i] for i, row in enumerate(chosen)}
+    return alone | {row.request_id: _TOGETHER for row in together_}
+
+
+def _timeline(
+    choices: Choices, scale: Scale, rows: Sequence[Request], removed: dict[str, int]
+) -> tuple[list[Arrival], list[Removal]]:
+    """Arrivals and removals, by the first row's progress."""
+    first, latest = rows[0].request_id, scale.lasting - 2
+    start = choices.integer(*scale.groups)
+    arrivals = [together(*rows[:start])]
+    arrived = dict.fromkeys((row.request_id for row in rows[:start]), 1)
+    step, left = 1, list(rows[start:])
+    while left:
+        group = left[: choices.integer(*scale.groups)]
+        left = left[len(group) :]
+        arrivals.append(together(*group, when=produced(first, step)))
+        arrived |= dict.fromkeys((row.request_id for row in group), step)
+        step = min(step + choices.integer(1, 2), latest - _LATEST)
+    leaving: dict[int, list[str]] = {}
+    for name, after in removed.items():
+        at = step + 1 if after == _TOGETHER else arrived[name] + after
+        leaving.setdefault(at, []).append(name)
+    moments = sorted(leaving.items())
+    return arrivals, [Removal(tuple(names), produced(first, at)) for at, names in moments]
+
+
+def _cycled(choices: Choices, numbers: Sequence[int], count: int) -> list[int]:
+    """``count`` of the numbers in random order; each once before any comes again."""
+    drawn: list[int] = []
+    while len(drawn) < count:
+        left = list(numbers)
+        drawn += [left.pop(choices.integer(0, len(left) - 1)) for _ in range(len(left))]
+    return drawn[:count]
+
+
+def stopping(
+    brief: Brief, choices: Choices, options: EngineOptions, by_engine: Collection[str] = ()
+) -> Dress:
+    """Gives most rows stop sequences: one that ends it, and others that never match.
+
+    They have one to six tokens of the row's own output, so that a row ends at its first token, in
+    its middle or exactly at its limit. Other rows have those of the engine, or none; so have the
+    rows ``by_engine``, and a row that ends with its first token anyway.
+    """
+    low, high = brief.tokens
+
+    def dress(request: Request, lasts: bool) -> Request:  # noqa: FBT001 - see Dress
+        kind = choices.integer(0, 6)
+        plain = kind < 3 or request.max_tokens == 1 or request.request_id in by_engine
+        if plain and not (lasts and options.stop):
+            return replace(request, stop=options.stop)
+        tokens = brief.solo(request, options).tokens
+        never = next(t for t in range(low, high) if t not in tokens)
+        end = choices.integer(1, len(tokens))
+        begun = (*tokens[: max(1, end - 1)], never)
+        if lasts:
+            return replace(request, stop=(begun, (never,)))
+        match = tokens[max(0, end - choices.integer(1, 6)) : end]
+        stop = (((tokens[0], never), match), (match, (never,)), (begun, (never,), match), (match,))
+        return replace(request, stop=stop[kind % 4])
+
+    return dress
+
+
+def ends_of(brief: Brief, rows: Sequence[Request], options: EngineOptions) -> EngineOptions:
+    """``options`` with stop sequences that end both ``rows`` in their middle."""
+    one, other = (brief.solo(row, options).tokens for row in rows)
+    return replace(options, stop=(one[1:3], other[-2:-1]))

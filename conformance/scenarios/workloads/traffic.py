@@ -1,0 +1,50 @@
+"""The workload ``traffic``: requests that come and go while others wait, prefill and decode."""
+
+from __future__ import annotations
+
+from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions
+from conformance.core.schedule import Schedule, Stage
+from conformance.scenarios import witnesses as seen
+from conformance.scenarios.build import PIECE
+from conformance.scenarios.choices import Seeded
+from conformance.scenarios.scenario import Brief, Scenario
+from conformance.scenarios.workloads.mixing import Scale, draw_rows, ends_of, stopping, traffic
+
+_SMALL = Scale(first=13, second=4, groups=(1, 3), longest=33, limits=(3, 12), lasting=30)
+_LARGE = Scale(first=22, second=7, groups=(3, 6), longest=40, limits=(6, 19), lasting=24, one_padded=True)
+_DEFAULT_STOPS = frozenset({Capability.STOP, Capability.DEFAULTS})
+
+
+def _traffic(brief: Brief) -> list[Schedule]:
+    few = EngineOptions(prefill_step_size=PIECE, prefill_batch_size=2, completion_batch_size=4)
+    many = EngineOptions(prefill_batch_size=5, completion_batch_size=14)
+    return [_mixed(brief, "few_slots", 1, _SMALL, few), _mixed(brief, "many", 2, _LARGE, many)]
+
+
+def _mixed(
+    brief: Brief, name: str, number: int, scale: Scale, options: EngineOptions
+) -> Schedule:
+    choices = Seeded(brief.seed, number)
+    rows = draw_rows(brief, choices, scale)
+    # One call that inserts no row with stop sequences of its own.
+    by_engine = rows[scale.first :]
+    if brief.capabilities >= _DEFAULT_STOPS:
+        options = ends_of(brief, [row for row in by_engine if row.max_tokens > 3][:2], options)
+    given = {row.request_id for row in by_engine}
+    stops = Capability.STOP in brief.capabilities
+    ends = [stopping(brief, choices, options, given)] if stops else []
+    return traffic(brief, choices, name, scale, options, rows, *ends)
+
+
+TRAFFIC = Scenario(
+    "traffic",
+    200,
+    "a busy server: joins, waits, removals and ends of every kind, in one schedule",
+    frozenset(),
+    _traffic,
+    (
+        seen.rows_together(4),
+        seen.late_join(),
+    ),
+)

@@ -1,0 +1,90 @@
+"""The workload ``traffic_options``: traffic in which each row chooses its tokens in its own way."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions
+from conformance.core.schedule import Request, Schedule
+from conformance.core.token_choice import Processor, Sampler
+from conformance.scenarios import sampling_witnesses
+from conformance.scenarios import witnesses as seen
+from conformance.scenarios.choices import Choices, Seeded
+from conformance.scenarios.engine_sampling import NUCLEUS, SECOND, UNLIKELY
+from conformance.scenarios.row_processors import bias
+from conformance.scenarios.scenario import Brief, Scenario, Witness
+from conformance.scenarios.workloads.mixing import Dress, Scale, draw_rows, stopping, traffic
+
+# Prompts are longer than the history that a penalty counts by default, and than 64 tokens.
+_SCALE = Scale(first=14, second=6, groups=(2, 4), longest=97, limits=(5, 15), lasting=24)
+_HISTORY = 128
+
+
+def _traffic_options(brief: Brief) -> list[Schedule]:
+    plain = EngineOptions(prefill_batch_size=4, completion_batch_size=7)
+    schedules = [_mixed(brief, "own", 3, plain)]
+    if Capability.DEFAULTS in brief.capabilities:
+        given = replace(plain, sampler=SECOND, processors=(bias(brief, 0),))
+        schedules.append(_mixed(brief, "own_and_default", 4, given))
+    return schedules
+
+
+def _mixed(brief: Brief, name: str, number: int, options: EngineOptions) -> Schedule:
+    choices = Seeded(brief.seed, number)
+    dresses = [_choosing(brief, choices, options)]
+    if Capability.STOP in brief.capabilities:
+        dresses.append(stopping(brief, choices, options))
+    rows = draw_rows(brief, choices, _SCALE)
+    return traffic(brief, choices, name, _SCALE, options, rows, *dresses)
+
+
+def _choosing(brief: Brief, choices: Choices, options: EngineOptions) -> Dress:
+    """Gives each row processors and a sampler of its own, those of the engine, or none.
+
+    A third of the rows have no processors of their own, a third no sampler. Seeds, biases and
+    penalties differ by row.
+    """
+    samples = Capability.SAMPLERS in brief.capabilities
+    number = 0
+
+    def dress(request: Request, lasts: bool) -> Request:  # noqa: ARG001, FBT001 - see Dress
+        nonlocal number
+        number += 1
+        processors, sampler = options.processors, options.sampler
+        if choices.integer(0, 2):
+            processors = choices.pick(_processors(brief, number))
+        if samples and choices.integer(0, 2):
+            seeded = Sampler("seeded", {"temperature": 0.8, "seed": number})
+            ranked = Sampler("rank", {"rank": 1 + number % 3})
+            sampler = choices.pick((seeded, ranked, NUCLEUS, UNLIKELY))
+        return replace(request, processors=processors, sampler=sampler)
+
+    return dress
+
+
+def _processors(brief: Brief, number: int) -> tuple[tuple[Processor, ...], ...]:
+    size = {"repetition_context_size": _HISTORY}
+    repeated = Processor("library", {"repetition_penalty": 1.2 + number / 20} | size)
+    counted = Processor(
+        "library", {"frequency_penalty": 0.3 + number / 25, "presence_penalty": 0.2}
+    )
+    return ((repeated,), (counted,), (bias(brief, number),), (bias(brief, number), repeated))
+
+
+def _differ(trace: object) -> bool:
+    requests = trace.schedule.requests  # type: ignore[attr-defined]
+    return len({r.processors for r in requests}) > 4
+
+
+TRAFFIC_OPTIONS = Scenario(
+    "traffic_options",
+    201,
+    "a busy server whose rows have samplers, processors and stop sequences of their own",
+    frozenset({Capability.PROCESSORS}),
+    _traffic_options,
+    (
+        seen.rows_together(4),
+        seen.late_join(),
+    ),
+)
