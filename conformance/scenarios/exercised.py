@@ -48,7 +48,9 @@ USES: dict[Capability, Callable[[Trace], bool]] = {
     Capability.CANCEL: lambda trace: any(step.removed_from for step in trace.steps),
     Capability.SAMPLERS: _any(lambda request: request.sampler),
     Capability.PROCESSORS: _any(lambda request: request.processors),
-    Capability.DEFAULTS: _asked(lambda s: s.options.sampler or s.options.processors or s.options.stop),
+    Capability.DEFAULTS: _asked(
+        lambda s: s.options.sampler or s.options.processors or s.options.stop
+    ),
     Capability.STOP: lambda t: _STOPS(t) and t.schedule.name != stop_tokens.NAME,
     Capability.STOP_TOKENS: lambda t: _STOPS(t) and t.schedule.name == stop_tokens.NAME,
     Capability.SEGMENTS: _any(lambda request: request.segments),

@@ -154,7 +154,9 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def _names(self, result: CaseResult) -> bool:
         """Whether the scenario may show it with the seed of the case."""
-        return self.shows_in(result.scenario) or (result.seed != 0 and result.scenario in self.other_seeds)
+        return self.shows_in(result.scenario) or (
+            result.seed != 0 and result.scenario in self.other_seeds
+        )
 
     def _reaches(self, result: CaseResult) -> bool:
         """Whether the case ran a schedule that the entry names, if it names any."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Schedule, Stage
+from conformance.core.schedule import Schedule
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import PIECE
 from conformance.scenarios.choices import Seeded
@@ -12,7 +12,9 @@ from conformance.scenarios.scenario import Brief, Scenario
 from conformance.scenarios.workloads.mixing import Scale, draw_rows, ends_of, stopping, traffic
 
 _SMALL = Scale(first=13, second=4, groups=(1, 3), longest=33, limits=(3, 12), lasting=30)
-_LARGE = Scale(first=22, second=7, groups=(3, 6), longest=40, limits=(6, 19), lasting=24, one_padded=True)
+_LARGE = Scale(
+    first=22, second=7, groups=(3, 6), longest=40, limits=(6, 19), lasting=24, one_padded=True
+)
 _DEFAULT_STOPS = frozenset({Capability.STOP, Capability.DEFAULTS})
 
 
@@ -22,9 +24,7 @@ def _traffic(brief: Brief) -> list[Schedule]:
     return [_mixed(brief, "few_slots", 1, _SMALL, few), _mixed(brief, "many", 2, _LARGE, many)]
 
 
-def _mixed(
-    brief: Brief, name: str, number: int, scale: Scale, options: EngineOptions
-) -> Schedule:
+def _mixed(brief: Brief, name: str, number: int, scale: Scale, options: EngineOptions) -> Schedule:
     choices = Seeded(brief.seed, number)
     rows = draw_rows(brief, choices, scale)
     # One call that inserts no row with stop sequences of its own.

@@ -8,12 +8,11 @@ from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule
 from conformance.core.token_choice import Processor, Sampler
-from conformance.scenarios import sampling_witnesses
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.choices import Choices, Seeded
 from conformance.scenarios.engine_sampling import NUCLEUS, SECOND, UNLIKELY
 from conformance.scenarios.row_processors import bias
-from conformance.scenarios.scenario import Brief, Scenario, Witness
+from conformance.scenarios.scenario import Brief, Scenario
 from conformance.scenarios.workloads.mixing import Dress, Scale, draw_rows, stopping, traffic
 
 # Prompts are longer than the history that a penalty counts by default, and than 64 tokens.
