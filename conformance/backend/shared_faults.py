@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, replace, wrap
+from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 
 # Places, as named by `conformance explain`.
 OUTPUT = "input:tokens|output:*"
@@ -45,12 +45,34 @@ def of_row_0(values: mx.array) -> mx.array:
     return mx.broadcast_to(values[:1], values.shape)
 
 
-def cast_down(value: mx.array, hits: Hits) -> mx.array:
-    """The array in bfloat16, if it was in float32."""
-    if value.dtype != mx.float32:
-        return value
-    hits.hit()
-    return value.astype(mx.bfloat16)
+def states_in_half_precision(owner: type, hits: Hits) -> Patch:
+    """A batch keeps its float32 states in bfloat16; a single stream keeps them as they are."""
+
+    def put(right: Right, self: Any, index: int, value: Any) -> None:
+        if isinstance(value, mx.array) and value.shape[0] > 1 and value.dtype == mx.float32:
+            hits.hit()
+            value = value.astype(mx.bfloat16)
+        right(self, index, value)
+
+    return wrap(owner, "__setitem__", put)
+
+
+def no_processors_after(batch: type, none: Any, hits: Hits) -> Patch:
+    """Once the last row with processors has left a batch, rows that join get ``none`` of theirs."""
+
+    def filter_rows(right: Right, self: Any, keep: Sequence[int]) -> None:
+        had = any(self.logits_processors)
+        right(self, keep)
+        if had and keep and not any(self.logits_processors):
+            self._without = True
+
+    def extend(right: Right, self: Any, other: Any) -> None:
+        if self.uids and getattr(self, "_without", False) and any(other.logits_processors):
+            hits.hit()
+            other.logits_processors = [none] * len(other.uids)
+        right(self, other)
+
+    return together(wrap(batch, "filter", filter_rows), wrap(batch, "extend", extend))
 
 
 def masked_with(score: float, hits: Hits) -> Patch:

@@ -18,6 +18,9 @@ from conformance.core.faults.patching import Patch, Right, replace, wrap_each
 generate: Any = importlib.import_module("mlx_lm.generate")
 mlx_lm_fault = partial(fault, engine="mlx_lm")
 
+# The source of faults made of mutants of the library that no check saw.
+SURVIVORS = "mutants that survived"
+
 ATTENTION = "cache:KVCache|cache:RotatingKVCache"
 FULL = "cache:KVCache"
 ROTATING = "cache:RotatingKVCache"

@@ -10,7 +10,7 @@ from conformance.core.faults import Hits
 from conformance.plugins.servers import planting, starting
 from conformance.plugins.servers.mends import mlx_lm as lm_mends
 from conformance.plugins.servers.mends import mlx_vlm as vlm_mends
-from conformance.power.faults.mlx_lm import cancellation
+from conformance.power.faults.mlx_lm import rows
 from conformance.power.faults.servers import mlx_lm as lm_faults
 from conformance.power.faults.servers import mlx_vlm as vlm_faults
 
@@ -62,7 +62,7 @@ def test_a_record_is_found_in_the_server_and_can_be_entered(planted):
 def test_a_librarys_own_fault_keeps_its_code():
     (ours,) = (f for f in lm_faults.FAULTS if f.name == "B8.end-taken-for-a-removal")
     assert ours.engine == "mlx_lm_server"
-    assert ours.inject.patch is cancellation.end_taken_for_a_removal.inject
+    assert ours.inject.patch is rows.end_taken_for_a_removal.inject
 
 
 def test_each_fault_says_what_is_wrong_and_where_it_is_caught():

@@ -9,7 +9,7 @@ from conformance.core.faults.costs import costlier
 from conformance.core.verdict import Verdict
 from conformance.power.faults import registry_with_faults
 from conformance.power.faults.mlx_lm import FAULTS
-from conformance.power.faults.mlx_lm.padding_nan import harmless
+from conformance.power.faults.mlx_lm.attention import harmless
 from conformance.power.mutation.killing import killed
 from conformance.power.mutation.power import Unit
 from conformance.power.mutation.power import trials as try_all

@@ -10,7 +10,7 @@ from miniatures.trials import Trials, describes_itself, traces
 
 from conformance.backend.shared_faults import differs
 from conformance.power.faults import registry_with_faults
-from conformance.power.faults.mlx_vlm import FAULTS, quant_policy
+from conformance.power.faults.mlx_vlm import FAULTS, quantized
 from conformance.power.mutation.killing import killed
 
 # The cheapest first; between them they have all traits that faults need.
@@ -79,6 +79,6 @@ def test_a_last_layer_that_is_quantized_anyway_is_no_fault():
 def test_a_turboquant_cache_of_few_bits_takes_heads_that_have_no_groups(size):
     mx.random.seed(0)
     keys, values = mx.random.normal((1, 2, 3, size)), mx.random.normal((1, 2, 3, size))
-    coarse = quant_policy._turbo(keys, values)
+    coarse = quantized._coarse_turbo(keys, values)
     assert [array.shape for array in coarse] == [keys.shape, values.shape]
     assert all(map(differs, coarse, (keys, values)))

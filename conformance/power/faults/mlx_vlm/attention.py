@@ -1,4 +1,4 @@
-"""Faults of attention masks: what is seen that should not be."""
+"""Attention: masks, what is seen that should not be, and layers that attend to an image."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from conformance.power.faults.mlx_vlm.tools import ARRAYS, ROTATING, mlx_vlm_fau
 
 _ENDLESS = 1 << 30
 _PADDING = "cache:*:left_padding"
-_fault = partial(mlx_vlm_fault, source="mlx-vlm #1030", kills=("ragged",), where=ATTENTION_MODULE)
-_full = partial(_fault, needs=("cache:KVCache|cache:SimpleKVCache|cache:ChunkedKVCache",))
-_fill = partial(_fault, fault_class="mask fill", source="a Swift engine's fork")
+_mask = partial(mlx_vlm_fault, source="mlx-vlm #1030", kills=("ragged",), where=ATTENTION_MODULE)
+_full = partial(_mask, needs=("cache:KVCache|cache:SimpleKVCache|cache:ChunkedKVCache",))
+_fill = partial(_mask, fault_class="mask fill", source="a Swift engine's fork")
 
 
 @_full("B6.padding-mask-vanishes", fault_class="mask ignored")
@@ -75,7 +75,7 @@ def padding_as_it_was_seen_first(hits: Hits) -> Patch:
 
 
 # No key depends on the mask of a last layer; its last token sees what the cache holds.
-@_fault(
+@_mask(
     "B15.mask-without-window",
     fault_class="mask misalignment",
     kills=("window",),
@@ -122,7 +122,7 @@ def padding_of_a_join_seen(hits: Hits) -> Patch:
     return _uncounted_join("BatchKVCache", hits)
 
 
-@_fault(
+@_mask(
     "B18.padding-of-a-rotating-join-seen",
     fault_class="mask ignored",
     kills=("staggered",),
@@ -146,7 +146,7 @@ def mask_of_wrong_sign(hits: Hits) -> Patch:
     return masked_with(1e4, hits)
 
 
-@_fault(
+@_mask(
     "A11.recurrent-mask-vanishes",
     fault_class="recurrent state",
     source="mlx-lm #1072",
@@ -178,3 +178,47 @@ def recurrent_mask_vanishes(hits: Hits) -> Patch:
             hits.hit_if(matters(batch))
 
     return together(replace(caches, "make_mask", none), after(prompt_class(), "__init__", effect))
+
+
+_STATES = ("cross_attention_states", "encoder_outputs", "encoder_hidden_states")
+_cross = partial(mlx_vlm_fault, fault_class="cross-attention", source="mlx-vlm #1030")
+
+
+@_cross(
+    "B22.cross-states-of-another-row",
+    kills=("images_together",),
+    where=ATTENTION_MODULE,
+    needs=("beside",),
+)
+def cross_states_of_another_row(hits: Hits) -> Patch:
+    """Each row attends to the next one's image."""
+
+    def roll(merged: Any, *_: Any) -> Any:
+        kwargs = merged[1]
+        for name in _STATES:
+            states = kwargs.get(name)
+            if isinstance(states, mx.array) and states.shape[0] > 1:
+                hits.hit()
+                kwargs[name] = mx.roll(states, 1, 0)
+        return merged
+
+    return after(part("generate.ar"), "_merge_prefill_prompt_kwargs", roll)
+
+
+@_cross(
+    "B22.guard-compares-a-scalar",
+    kills=("equal_length", "ragged"),
+    where="crash:*",
+    needs=("family:mllama",),
+    crash=True,
+)
+def guard_compares_a_scalar(hits: Hits) -> Patch:
+    """The guard that the image was seen compares the offsets of all rows as one number."""
+
+    def guard(_: Any, *__: Any, cache: Any = None, **options: Any) -> None:
+        states = options.get("cross_attention_states")
+        if states is None and cache is not None and isinstance(cache.offset, mx.array):
+            hits.hit()
+            bool(cache.offset > 0)
+
+    return before(part("models.mllama.language").MllamaTextCrossAttention, "__call__", guard)

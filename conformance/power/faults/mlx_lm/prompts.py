@@ -1,4 +1,4 @@
-"""Wrong calls that are accepted, or refused with half of their work done."""
+"""Prompts: wrong calls that are accepted or half done, and boundaries of prefill pieces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conformance.power.faults.mlx_lm.tools import generate, mlx_lm_fault
 # For each request the pieces of its prompt, and further lists with an entry for each.
 Segments = list[list[list[int]]]
 Lists = dict[str, Any]
-_fault = partial(
+_invalid = partial(
     mlx_lm_fault, fault_class="invalid input", source="a Swift engine's fork", kills=("invalid",)
 )
 
@@ -37,7 +37,7 @@ def _first(lists: Lists, count: int) -> Lists:
     return {name: entries[:count] if entries else None for name, entries in lists.items()}
 
 
-@_fault("D6.lists-cut-to-the-shortest")
+@_invalid("D6.lists-cut-to-the-shortest")
 def lists_cut_to_the_shortest(hits: Hits) -> Patch:
     """Lists of unequal length are cut."""
 
@@ -49,7 +49,7 @@ def lists_cut_to_the_shortest(hits: Hits) -> Patch:
     return _inserted_by(cut)
 
 
-@_fault("D6.no-tokens-means-one")
+@_invalid("D6.no-tokens-means-one")
 def no_tokens_means_one(hits: Hits) -> Patch:
     """A limit below one token is taken for one."""
 
@@ -63,7 +63,7 @@ def no_tokens_means_one(hits: Hits) -> Patch:
     return _inserted_by(at_least_one)
 
 
-@_fault("D6.empty-prompt-is-token-0")
+@_invalid("D6.empty-prompt-is-token-0")
 def empty_prompt_is_token_0(hits: Hits) -> Patch:
     """An empty prompt is read as token 0."""
 
@@ -74,7 +74,7 @@ def empty_prompt_is_token_0(hits: Hits) -> Patch:
     return _inserted_by(filled)
 
 
-@_fault("D6.uids-used-up")
+@_invalid("D6.uids-used-up")
 def uids_used_up(hits: Hits) -> Patch:
     """A refused call uses up uids."""
 
@@ -89,7 +89,7 @@ def uids_used_up(hits: Hits) -> Patch:
     return _inserted_by(count)
 
 
-@_fault("D6.half-enqueued")
+@_invalid("D6.half-enqueued")
 def half_enqueued(hits: Hits) -> Patch:
     """A refused call leaves its first request in the queue."""
 
@@ -102,3 +102,37 @@ def half_enqueued(hits: Hits) -> Patch:
             raise
 
     return _inserted_by(enqueue)
+
+
+Tokens = list[int]
+_chunk = partial(
+    mlx_lm_fault,
+    fault_class="chunk",
+    source="issue trackers: prefill in pieces",
+    kills=("chunked", "prompt_cache"),
+    where="input:tokens",
+)
+
+
+def _at_boundaries(change: Callable[[Tokens, Tokens], Tokens], hits: Hits) -> Patch:
+    """``change`` gets what of a prompt is in the cache, and its next piece."""
+
+    def prompt(right: Right, self: Any, tokens: list[Tokens]) -> None:
+        pairs = zip(self.tokens, tokens, strict=True)
+        wrong = [change(seen, piece) if seen else piece for seen, piece in pairs]
+        hits.hit_if(wrong != tokens)
+        right(self, wrong)
+
+    return wrap(generate.PromptProcessingBatch, "prompt", prompt)
+
+
+@_chunk("F13.token-counted-twice")
+def token_counted_twice(hits: Hits) -> Patch:
+    """Each piece of a prompt begins with the last token of the one before."""
+    return _at_boundaries(lambda seen, piece: [*seen[-1:], *piece], hits)
+
+
+@_chunk("F13.token-left-out")
+def token_left_out(hits: Hits) -> Patch:
+    """Each piece of a prompt but the first lacks its first token."""
+    return _at_boundaries(lambda _, piece: piece[1:] or piece, hits)

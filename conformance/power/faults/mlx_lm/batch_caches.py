@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import ArraysCache, CacheList
+from mlx_lm.models import cache as caches
+from mlx_lm.models.cache import (
+    ArraysCache,
+    BatchRotatingKVCache,
+    CacheList,
+)
 
-from conformance.backend.shared_faults import RECURRENT_MODULE, differs
+from conformance.backend import shared_faults
+from conformance.backend.shared_faults import RECURRENT_MODULE, differs, ring_as_line
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap, wrap_each
 from conformance.power.faults.mlx_lm.tools import (
@@ -17,6 +24,8 @@ from conformance.power.faults.mlx_lm.tools import (
     KV_CACHES,
     RECURRENT,
     ROPE,
+    ROTATING,
+    SURVIVORS,
     generate,
     mlx_lm_fault,
 )
@@ -234,3 +243,189 @@ def joining_row_attends_its_padding(hits: Hits) -> Patch:
         _unshifted(right, self, other, hits)
 
     return wrap_each(KV_CACHES, "extend", extend)
+
+
+_rotating = partial(
+    mlx_lm_fault, source="mlx-lm #1072", needs=(ROTATING,), where="cache:*RotatingKVCache:*"
+)
+
+
+@_rotating("A8.merge-past-the-size", fault_class="cache merge", kills=("prompt_cache",))
+def merge_past_the_size(hits: Hits) -> Patch:
+    """Merged rotating caches are sized by the tokens seen, past what they hold."""
+
+    def merge(right: Right, cls: Any, caches: Sequence[Any]) -> Any:
+        cache = right(cls, caches)
+        beyond = max(c.offset for c in caches) - cache.max_size
+        if cache.keys is None or beyond <= 0:
+            return cache
+        hits.hit()
+        fill = [(0, 0), (0, 0), (0, beyond), (0, 0)]
+        cache.keys, cache.values = mx.pad(cache.keys, fill), mx.pad(cache.values, fill)
+        cache._idx += beyond
+        cache._offset += beyond
+        return cache
+
+    return wrap(BatchRotatingKVCache, "merge", merge)
+
+
+@_rotating(
+    "A7.rolled-without-its-padding",
+    fault_class="lengths lost",
+    kills=("ragged", "chunked"),
+    where="cache:*RotatingKVCache:left_padding",
+)
+def rolled_without_its_padding(hits: Hits) -> Patch:
+    """A rotating cache moves its rows to the right end and does not note their padding."""
+
+    def finalize(right: Right, self: Any) -> None:
+        known = mx.array(self.left_padding)  # it is changed in place
+        right(self)
+        if differs(known, self.left_padding):
+            hits.hit()
+            self.left_padding = known
+
+    return wrap(BatchRotatingKVCache, "finalize", finalize)
+
+
+@_rotating(
+    "C7.arguments-swapped",
+    fault_class="dispatch",
+    source="mlx-vlm #1055",
+    kills=("batch_of_one",),
+    where="crash:*cache.py*",
+    crash=True,
+)
+def arguments_swapped(hits: Hits) -> Patch:
+    """A rotating batch cache is made with size and padding in the other order."""
+
+    def init(right: Right, self: Any, max_size: Any, left_padding: Any) -> None:
+        hits.hit()
+        right(self, left_padding, max_size)
+
+    return wrap(BatchRotatingKVCache, "__init__", init)
+
+
+@_rotating(
+    "F6.ring-sliced-as-a-line",
+    fault_class="cache extract",
+    source="issue trackers: prompt cache of a rotated window",
+    kills=("prompt_cache",),
+)
+def ring_sliced_as_a_line(hits: Hits) -> Patch:
+    """A rotating cache that is full and was overwritten is extracted as if it was not."""
+    return ring_as_line(BatchRotatingKVCache, hits)
+
+
+@_rotating(
+    "G5.piece-of-a-whole-window",
+    fault_class="chunked prefill",
+    source="no report: a rotating cache holds back one key less than a window for the next piece",
+    kills=("window/even",),
+)
+def piece_of_a_whole_window(hits: Hits) -> Patch:
+    """A piece exactly as long as the window takes the place of all that was before it."""
+
+    def update(right: Right, self: Any, keys: mx.array, values: mx.array) -> Any:
+        found = right(self, keys, values)
+        before = self.keys.shape[2] - keys.shape[2]
+        if keys.shape[2] == self.max_size and before > 0:
+            hits.hit()
+            self.keys[..., :before, :], self.values[..., :before, :] = 0, 0
+        return found if before <= 0 else (self.keys, self.values)
+
+    return wrap(BatchRotatingKVCache, "_update_concat", update)
+
+
+_recurrent = partial(
+    mlx_lm_fault,
+    fault_class="recurrent state",
+    source="mlx-lm #1072",
+    needs=(RECURRENT,),
+    kills=("ragged", "chunked"),
+    where="cache:*ArraysCache:*",
+)
+
+
+@_recurrent("A1.state-at-padded-end")
+def state_at_padded_end(hits: Hits) -> Patch:
+    """A recurrent state is taken at the padded end, not at the row's last token.
+
+    The model sees no lengths; the cache's own methods, the mask's among them, see them.
+    """
+
+    def get(self: Any) -> Any:
+        true = vars(self).get("lengths")
+        reader = sys._getframe(1).f_code.co_filename
+        if true is None or reader == caches.__file__:
+            return true
+        hits.hit()
+        return None
+
+    def put(self: Any, value: Any) -> None:
+        vars(self)["lengths"] = value
+
+    return replace(ArraysCache, "lengths", property(get, put))
+
+
+# Padding on the right is later than all that a convolution looks back on.
+@_recurrent("A11.mask-without-lengths", needs=(RECURRENT, "state:recurrence"))
+def mask_without_lengths(hits: Hits) -> Patch:
+    """The mask of recurrent layers lets padding on the right into the state."""
+
+    def make_mask(right: Right, self: Any, n: int) -> Any:
+        hits.hit_if(self.lengths is not None)
+        with replace(self, "lengths", None):
+            return right(self, n)
+
+    return wrap(ArraysCache, "make_mask", make_mask)
+
+
+@_recurrent(
+    "A9.filter-keeps-the-first-states",
+    fault_class="cache merge",
+    kills=("early_finish", "cancelled"),
+)
+def filter_keeps_the_first_states(hits: Hits) -> Patch:
+    """When rows leave, those that stay get the states of the first rows."""
+
+    def filter_rows(right: Right, self: Any, keep: list[int]) -> None:
+        states = list(self.cache)
+        right(self, keep)
+        for index, (old, new) in enumerate(zip(states, self.cache, strict=True)):
+            if old is not None and differs(old[: len(keep)], new):
+                hits.hit()
+                self.cache[index] = old[: len(keep)]
+
+    return wrap(ArraysCache, "filter", filter_rows)
+
+
+# In half precision what is lost is within the noise: only the dtypes show it.
+@_recurrent(
+    "A9.states-in-half-precision",
+    fault_class="cache merge",
+    source="issue trackers: recurrent state in the precision of the weights",
+    kills=("identical", "ragged"),
+)
+def states_in_half_precision(hits: Hits) -> Patch:
+    """A batch keeps its states in half precision, where the single stream keeps float32."""
+    return shared_faults.states_in_half_precision(ArraysCache, hits)
+
+
+@mlx_lm_fault(
+    "A10.joining-rows-counted-as-one",
+    fault_class="list out of sync",
+    source=SURVIVORS,
+    needs=(RECURRENT,),
+    kills=("samplers/two_into_prefill",),
+    crash=True,
+)
+def joining_rows_counted_as_one(hits: Hits) -> Patch:
+    """Rows that join with empty recurrent caches are taken for a single one."""
+
+    def size(self: Any) -> int:
+        rows = next((c.shape[0] for c in self.cache if c is not None), 1)
+        hits.hit_if(self.empty() and self.left_padding is not None and self.left_padding.size > 1)
+        return int(rows)
+
+    return replace(ArraysCache, "batch_size", property(size))
