@@ -12,12 +12,6 @@ import mlx.core as mx
 from mlx_lm.models import deepseek_v32
 from mlx_lm.models.cache import BatchKVCache, BatchRotatingKVCache
 
-from conformance.backend.shared_faults import (
-    ATTENTION_MODULE,
-    RECURRENT_MODULE,
-    masked_with,
-    of_row_0,
-)
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, together, wrap, wrap_each
 from conformance.power.faults.mlx_lm.tools import (
@@ -28,6 +22,12 @@ from conformance.power.faults.mlx_lm.tools import (
     ROTATING,
     mlx_lm_fault,
     padding_as,
+)
+from conformance.power.faults.shared_faults import (
+    ATTENTION_MODULE,
+    RECURRENT_MODULE,
+    masked_with,
+    of_row_0,
 )
 
 _NEVER = 1 << 20  # wider than any window

@@ -15,10 +15,9 @@ from mlx_lm.models.cache import (
     CacheList,
 )
 
-from conformance.backend import shared_faults
-from conformance.backend.shared_faults import RECURRENT_MODULE, differs, ring_as_line
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap, wrap_each
+from conformance.power.faults import shared_faults
 from conformance.power.faults.mlx_lm.tools import (
     ATTENTION,
     KV_CACHES,
@@ -29,6 +28,7 @@ from conformance.power.faults.mlx_lm.tools import (
     generate,
     mlx_lm_fault,
 )
+from conformance.power.faults.shared_faults import RECURRENT_MODULE, differs, ring_as_line
 
 _BATCH = generate.GenerationBatch
 _lengths = partial(mlx_lm_fault, fault_class="lengths lost", source="mlx-lm #1072")

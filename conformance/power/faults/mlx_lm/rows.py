@@ -9,7 +9,6 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.shared_faults import OUTPUT, kept_by_place, length_as_stop
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, together, wrap
 from conformance.power.faults.mlx_lm.tools import (
@@ -17,6 +16,7 @@ from conformance.power.faults.mlx_lm.tools import (
     generate,
     mlx_lm_fault,
 )
+from conformance.power.faults.shared_faults import OUTPUT, kept_by_place, length_as_stop
 
 _GENERATOR, _BATCH = generate.BatchGenerator, generate.GenerationBatch
 _fault = partial(mlx_lm_fault, source="mlx-vlm #1030", where=OUTPUT)

@@ -12,19 +12,19 @@ from mlx_lm.models.cache import (
     TokenBuffer,
 )
 
-from conformance.backend.shared_faults import (
-    OUTPUT,
-    differs,
-    kept_by_place,
-    no_processors_after,
-    nucleus_of_all_rows,
-)
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.power.faults.mlx_lm.tools import (
     SURVIVORS,
     generate,
     mlx_lm_fault,
+)
+from conformance.power.faults.shared_faults import (
+    OUTPUT,
+    differs,
+    kept_by_place,
+    no_processors_after,
+    nucleus_of_all_rows,
 )
 
 _BATCH = generate.GenerationBatch

@@ -18,7 +18,6 @@ from mlx_lm.models.cache import (
     _BaseCache,
 )
 
-from conformance.backend.shared_faults import OUTPUT, differs
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, replace, together, wrap
 from conformance.power.faults.mlx_lm.tools import (
@@ -29,6 +28,7 @@ from conformance.power.faults.mlx_lm.tools import (
     generate,
     mlx_lm_fault,
 )
+from conformance.power.faults.shared_faults import OUTPUT, differs
 
 _GENERATOR, _BATCH = generate.BatchGenerator, generate.GenerationBatch
 _storage = partial(mlx_lm_fault, fault_class="storage", where="cache:*")

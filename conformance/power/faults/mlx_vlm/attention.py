@@ -7,17 +7,17 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.shared_faults import (
-    ATTENTION_MODULE,
-    RECURRENT_MODULE,
-    differs,
-    masked_with,
-)
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, replace, together, wrap
 from conformance.plugins.mlx_vlm.library_parts import cache_class, part, prompt_class
 from conformance.power.faults.mlx_vlm.embeddings import last_logits
 from conformance.power.faults.mlx_vlm.tools import ARRAYS, ROTATING, mlx_vlm_fault
+from conformance.power.faults.shared_faults import (
+    ATTENTION_MODULE,
+    RECURRENT_MODULE,
+    differs,
+    masked_with,
+)
 
 _ENDLESS = 1 << 30
 _PADDING = "cache:*:left_padding"

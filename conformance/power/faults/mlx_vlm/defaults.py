@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from conformance.backend.shared_faults import OUTPUT, no_processors_after, nucleus_of_all_rows
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, together, wrap
 from conformance.plugins.mlx_vlm.library_parts import (
@@ -15,6 +14,7 @@ from conformance.plugins.mlx_vlm.library_parts import (
     prompt_class,
 )
 from conformance.power.faults.mlx_vlm.tools import mlx_vlm_fault
+from conformance.power.faults.shared_faults import OUTPUT, no_processors_after, nucleus_of_all_rows
 
 _fault = partial(
     mlx_vlm_fault,

@@ -11,11 +11,11 @@ import mlx.core as mx
 
 from conformance.backend.attributes import Attributes
 from conformance.backend.module_hooks import aside
-from conformance.backend.shared_faults import ATTENTION_MODULE, RECURRENT_MODULE, differs
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, wrap
 from conformance.plugins.mlx_vlm.library_parts import part, prompt_class
 from conformance.power.faults.mlx_vlm.tools import MEDIUM, MROPE, PADDED, mlx_vlm_fault
+from conformance.power.faults.shared_faults import ATTENTION_MODULE, RECURRENT_MODULE, differs
 
 # Gets the embeddings [rows, columns, width] and each row's padding on the left.
 Change = Callable[[mx.array, Sequence[int]], mx.array]

@@ -8,11 +8,17 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.shared_faults import ROTATION, differs, kept_by_place, of_row_0, rotated_at
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, replace, together, wrap
 from conformance.plugins.mlx_vlm.library_parts import batch_class, padding, prompt_class
 from conformance.power.faults.mlx_vlm.tools import MROPE, PADDED, SHOWN, mlx_vlm_fault
+from conformance.power.faults.shared_faults import (
+    ROTATION,
+    differs,
+    kept_by_place,
+    of_row_0,
+    rotated_at,
+)
 
 _position = partial(
     mlx_vlm_fault,

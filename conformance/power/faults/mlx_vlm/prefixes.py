@@ -8,11 +8,11 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.shared_faults import ring_as_line
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, replace, together, wrap
 from conformance.plugins.mlx_vlm.library_parts import cache_class, part
 from conformance.power.faults.mlx_vlm.tools import MEDIUM, QUANTIZABLE, ROTATING, mlx_vlm_fault
+from conformance.power.faults.shared_faults import ring_as_line
 
 _block = partial(
     mlx_vlm_fault,

@@ -8,7 +8,6 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.shared_faults import differs
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, replace, together, wrap
 from conformance.plugins.mlx_vlm.library_parts import (
@@ -19,6 +18,7 @@ from conformance.plugins.mlx_vlm.library_parts import (
     uniform_class,
 )
 from conformance.power.faults.mlx_vlm.tools import GROUPED, QUANTIZABLE, mlx_vlm_fault
+from conformance.power.faults.shared_faults import differs
 
 _policy = partial(
     mlx_vlm_fault,

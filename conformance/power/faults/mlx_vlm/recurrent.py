@@ -8,10 +8,10 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend import shared_faults
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, replace, together, wrap
 from conformance.plugins.mlx_vlm.library_parts import cache_class
+from conformance.power.faults import shared_faults
 from conformance.power.faults.mlx_vlm.tools import ARRAYS, mlx_vlm_fault
 
 _fault = partial(mlx_vlm_fault, source="mlx-lm #1072", needs=ARRAYS)

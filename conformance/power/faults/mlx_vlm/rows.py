@@ -7,7 +7,6 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.shared_faults import OUTPUT, differs, kept_by_place, length_as_stop
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.plugins.mlx_vlm.library_parts import (
@@ -17,6 +16,7 @@ from conformance.plugins.mlx_vlm.library_parts import (
     prompt_class,
 )
 from conformance.power.faults.mlx_vlm.tools import mlx_vlm_fault
+from conformance.power.faults.shared_faults import OUTPUT, differs, kept_by_place, length_as_stop
 
 # What a batch holds of the logprobs that it gives next.
 _LOGPROBS = ("_next_lps", "_next_top_idx", "_next_top_lp")

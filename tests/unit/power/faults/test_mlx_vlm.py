@@ -8,9 +8,9 @@ import mlx.core as mx
 import pytest
 from miniatures.trials import Trials, describes_itself, traces
 
-from conformance.backend.shared_faults import differs
 from conformance.power.faults import registry_with_faults
 from conformance.power.faults.mlx_vlm import FAULTS, quantized
+from conformance.power.faults.shared_faults import differs
 from conformance.power.mutation.killing import killed
 
 # The cheapest first; between them they have all traits that faults need.

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import mlx.core as mx
 import pytest
 
-from conformance.backend.shared_faults import (
+from conformance.core.faults.declaration import Hits
+from conformance.power.faults.shared_faults import (
     differs,
     kept_by_place,
     length_as_stop,
@@ -14,7 +15,6 @@ from conformance.backend.shared_faults import (
     ring_as_line,
     rotated_at,
 )
-from conformance.core.faults.declaration import Hits
 
 
 class Batch:
