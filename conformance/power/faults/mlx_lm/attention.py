@@ -165,12 +165,6 @@ def fill_of_the_wrong_sign(hits: Hits) -> Patch:
     return masked_with(1e4, hits)
 
 
-@_fill("D1.fill-with-the-smallest-number")
-def fill_with_the_smallest_number(hits: Hits) -> Patch:
-    """What is masked gets a tiny positive number as its score: it is attended."""
-    return masked_with(1e-7, hits)
-
-
 @_attention(
     "D2.true-mask-takes-another-kernel",
     fault_class="mask path",

@@ -368,19 +368,6 @@ def state_at_padded_end(hits: Hits) -> Patch:
     return replace(ArraysCache, "lengths", property(get, put))
 
 
-# Padding on the right is later than all that a convolution looks back on.
-@_recurrent("A11.mask-without-lengths", needs=(RECURRENT, "state:recurrence"))
-def mask_without_lengths(hits: Hits) -> Patch:
-    """The mask of recurrent layers lets padding on the right into the state."""
-
-    def make_mask(right: Right, self: Any, n: int) -> Any:
-        hits.hit_if(self.lengths is not None)
-        with replace(self, "lengths", None):
-            return right(self, n)
-
-    return wrap(ArraysCache, "make_mask", make_mask)
-
-
 @_recurrent(
     "A9.filter-keeps-the-first-states",
     fault_class="cache merge",

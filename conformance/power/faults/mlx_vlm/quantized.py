@@ -184,17 +184,14 @@ _quantized = partial(
     where="cache:*Quant*KVCache:*",
     needs=GROUPED,
 )
-# Of a row's quantized keys or values: the packed numbers, their scales and biases.
-_PACKED, _SCALES, _BIASES = range(3)
 # Gives keys or values in which one part's rows are changed by the function.
 Part = Callable[[Any, Callable[[mx.array], mx.array]], Any]
 
 
-def _uniform(which: int) -> Part:
-    def changed(parts: Any, change: Callable[[mx.array], mx.array]) -> Any:
-        return tuple(change(one) if at == which else one for at, one in enumerate(parts))
-
-    return changed
+def _scales(parts: Any, change: Callable[[mx.array], mx.array]) -> Any:
+    """A row's quantized keys or values: packed numbers, scales, which are changed, and biases."""
+    packed, scales, biases = parts
+    return packed, change(scales), biases
 
 
 def _norms(state: Any, change: Callable[[mx.array], mx.array]) -> Any:
@@ -243,31 +240,13 @@ def _by_place_on_filter(owner: Any, part: Part, hits: Hits) -> Patch:
 @_quantized("B21.scales-of-another-row-on-join")
 def scales_of_another_row_on_join(hits: Hits) -> Patch:
     """Uniform bits: a join gives each row its neighbour's scales."""
-    return _rolled_on_join(uniform_class(), _uniform(_SCALES), hits)
-
-
-@_quantized("B21.biases-of-another-row-on-join")
-def biases_of_another_row_on_join(hits: Hits) -> Patch:
-    """Uniform bits: a join gives each row its neighbour's biases."""
-    return _rolled_on_join(uniform_class(), _uniform(_BIASES), hits)
+    return _rolled_on_join(uniform_class(), _scales, hits)
 
 
 @_quantized("B21.scales-of-another-row-on-filter")
 def scales_of_another_row_on_filter(hits: Hits) -> Patch:
     """Uniform bits: when rows leave, the first scales stay."""
-    return _by_place_on_filter(uniform_class(), _uniform(_SCALES), hits)
-
-
-@_quantized("B21.biases-of-another-row-on-filter")
-def biases_of_another_row_on_filter(hits: Hits) -> Patch:
-    """Uniform bits: when rows leave, the first biases stay."""
-    return _by_place_on_filter(uniform_class(), _uniform(_BIASES), hits)
-
-
-@_quantized("B21.packed-of-another-row-on-filter")
-def packed_of_another_row_on_filter(hits: Hits) -> Patch:
-    """Uniform bits: when rows leave, the first packed numbers stay."""
-    return _by_place_on_filter(uniform_class(), _uniform(_PACKED), hits)
+    return _by_place_on_filter(uniform_class(), _scales, hits)
 
 
 @_quantized("B21.tuple-out-of-step")
@@ -280,7 +259,7 @@ def tuple_out_of_step(hits: Hits) -> Patch:
         cut = columns - self._idx
         if cut and self.keys is not None:
             hits.hit()
-            self.values = _uniform(_SCALES)(self.values, lambda scales: mx.roll(scales, cut, -2))
+            self.values = _scales(self.values, lambda scales: mx.roll(scales, cut, -2))
 
     return wrap(uniform_class(), "filter", filter_rows)
 
