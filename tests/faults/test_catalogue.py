@@ -1,4 +1,4 @@
-"""Every entry of the catalogue of historic defects is re-enacted under some engine."""
+"""Every entry of the catalogue of faults is re-enacted under some engine."""
 
 import functools
 

@@ -45,14 +45,14 @@ from conformance.tools.explain.accuracy import Trial, encode_trial, trials
     "--fault",
     "fault_key",
     metavar="KEY",
-    help="Put this historic defect in, for example mlx_lm/B4.offset-of-row-0.",
+    help="Put this fault in, for example mlx_lm/B4.offset-of-row-0.",
 )
 @click.option(
     "--faults",
     "patterns",
     multiple=True,
     metavar="GLOB",
-    help="Without a case: explain each of these historic defects in the first quick family that "
+    help="Without a case: explain each of these faults in the first quick family that "
     "shows it, and print how often the explanation names the place of the defect.",
 )
 @globs("family", "Explain only in these families. For --faults.")

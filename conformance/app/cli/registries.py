@@ -9,7 +9,7 @@ from conformance.app.cli.printing import say
 from conformance.core.unavailable import sentences
 from conformance.run.registry import Registry, build_registry
 
-_NO_FAULTS = "conformance/power is not installed, so no historic defect is known here"
+_NO_FAULTS = "conformance/power is not installed, so no fault is known here"
 
 
 def registry_of(
@@ -22,7 +22,7 @@ def registry_of(
     """``build_registry``, and sentences about the parts of installed plugins that are left out.
 
     Args:
-        faults: with the historic defects of this project, if they are installed.
+        faults: with the faults of this project, if they are installed.
     """
     found = build_registry(extra, family_files=family_files, engines=engines)
     if faults:

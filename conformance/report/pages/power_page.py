@@ -1,4 +1,4 @@
-"""The kill matrix as a page: historic defects by families, with the outcome of each pair."""
+"""The kill matrix as a page: faults by families, with the outcome of each pair."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from conformance.app.cli.lazy_group import Lazy, LazyGroup
     sections={
         "Commands": {
             "power": Lazy(
-                "conformance.app.cli.audit.power", "Put historic defects in; see which are caught."
+                "conformance.app.cli.audit.power",
+                "Put defects in; see which are caught.",
             ),
             "mutants": Lazy(
                 "conformance.app.cli.audit.mutants",

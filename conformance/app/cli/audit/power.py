@@ -95,7 +95,7 @@ def command(
     jobs: int | None,
     cluster: str | None,
 ) -> None:
-    """Put historic defects into the installed libraries; see which of them are caught.
+    """Put defects into the installed libraries; see which of them are caught.
 
     Each fault is put around the runs of an engine, in every family where it can occur, and the
     scenarios that should catch it are run, the cheapest first. A survivor is a hole in the checks:

@@ -1,4 +1,4 @@
-"""Historic defects, put into mlx-lm's batch generator and its caches at run time.
+"""Defects, put into mlx-lm's batch generator and its caches at run time.
 
 How a fault is declared is in ``core/faults/``, what several libraries share in ``shared_faults``.
 """

@@ -16,7 +16,7 @@ from conformance.power.mutation.power import trials as try_all
 
 # The cheapest first; between them they have all traits that faults need.
 FAMILIES = ("llama", "mamba2", "gemma3_text", "qwen3_next", "deepseek_v32")
-# Entries of the catalogue of historic defects that this engine can host.
+# Entries of the catalogue of faults that this engine can host.
 ENTRIES = {
     *("A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A10"),
     *("B1", "B2", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B14", "B15", "B16", "B17", "B18"),

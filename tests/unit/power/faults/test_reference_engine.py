@@ -11,7 +11,7 @@ from conformance.power.mutation.killing import killed
 
 # The cheapest first; between them they have all traits that faults need.
 FAMILIES = ("llama", "mamba2", "gemma3_text")
-# Entries of the catalogue of historic defects that this engine hosts.
+# Entries of the catalogue of faults that this engine hosts.
 ENTRIES = {*("E1", "E2", "E3", "E4", "E5", "E6", "E7"), *("F9", "F10")}
 
 
