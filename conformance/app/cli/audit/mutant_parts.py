@@ -10,7 +10,7 @@ from typing import NamedTuple
 from conformance.app.cli.audit.mutant_processes import result_of, tried
 from conformance.app.cli.cluster_option import Helpers
 from conformance.app.cli.options import cores
-from conformance.power.mutants.choosing import Task
+from conformance.power.mutants.mutant_plan import Task
 from conformance.report.mutants import Fate, MutantResult
 
 # Compiled functions would run code that was traced before; results are the same without.

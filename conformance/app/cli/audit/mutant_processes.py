@@ -22,7 +22,7 @@ from conformance.core.memory_limit import fair_limit
 from conformance.core.processes import end_tree, memory_of
 from conformance.core.verdict import Verdict
 from conformance.core.watched_child import end_with_parent
-from conformance.power.mutants.choosing import Task
+from conformance.power.mutants.mutant_plan import Task
 from conformance.power.mutants.mutant_trials import Trials
 from conformance.power.mutants.reach import Place
 from conformance.power.mutants.unmutated import TaintedError

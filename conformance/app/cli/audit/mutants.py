@@ -19,8 +19,7 @@ from conformance.app.cli.consoles import new_console
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError
-from conformance.power.mutants.choosing import Task
-from conformance.power.mutants.mutant_plan import Plan, Recording, families_of, listed, plan
+from conformance.power.mutants.mutant_plan import Plan, Recording, Task, families_of, listed, plan
 from conformance.power.mutants.reach import Map
 from conformance.power.mutants.reviewed import Reviewed, read_reviewed
 from conformance.power.mutants.targets import BATCHING, files_of, mutants_in

@@ -20,8 +20,7 @@ from conformance.core.tier_names import QUICK
 from conformance.core.verdict import CaseResult
 from conformance.power.mutation import kills
 from conformance.power.mutation.kills import Kills, killed_in, kills_of, read_kills, with_more
-from conformance.power.mutation.tier_extension import extended, schedule_names
-from conformance.power.mutation.tiering import QUICK_RATE, choose
+from conformance.power.mutation.tiering import QUICK_RATE, choose, extended, schedule_names
 from conformance.report.jsonl import read_results, write_lines
 from conformance.report.trials import read_trials
 from conformance.run import tiers

@@ -9,7 +9,7 @@ from mlx_vlm.generate import ar
 from mlx_vlm.models import gated_delta, rope_utils, sparse_attention, ssm
 
 from conformance.backend.uncompiled import uncompiled
-from conformance.power.functions.function_defects import load_function_defects
+from conformance.power.properties.function_defects import load_function_defects
 from conformance.power.properties.mlx_vlm import properties
 
 # Of both libraries: tests/unit/backend/ has these.

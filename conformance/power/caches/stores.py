@@ -1,23 +1,76 @@
-"""A store of kept sequences of caches, and its required contents.
-
-After each call, everything that users may ask for is compared: the result for every prompt that was
-ever kept, the counts and the contents.
-"""
+"""Stores of tokens, which have no rows: each is compared with plain data, call by call."""
 
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from types import ModuleType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import mlx.core as mx
 import numpy as np
 from hypothesis import strategies as st
 
-from conformance.power.caches.store_calls import Call, agree, call
+from conformance.power.caches.finding import FindingError, Problem, raised_at
+
+Call = tuple[str, tuple[Any, ...]]
+
+
+def call(name: str, *numbers: st.SearchStrategy[Any]) -> st.SearchStrategy[Call]:
+    """Calls of this name with drawn numbers."""
+    return st.tuples(st.just(name), st.tuples(*numbers))
+
+
+class DiffersError(AssertionError):
+    """The store differs from plain data."""
+
+    def __init__(self, what: str, text: str) -> None:
+        self.problem = Problem(what, text)
+        super().__init__(text)
+
+
+def agree(what: str, said: object, right: object) -> None:
+    """Raise ``DiffersError`` if the store's value differs from plain data."""
+    if said != right:
+        raise DiffersError("returned", f"{what}: {said}, where {right} is right")
+
+
+class Store(Protocol):
+    """A store made from its class, and the programs to draw for it."""
+
+    programs: ClassVar[st.SearchStrategy[tuple[Call, list[Call]]]]
+
+    def __init__(self, cls: type[Any]) -> None: ...
+
+    def compare(self) -> None:
+        """Raise ``DiffersError`` for the first difference."""
+
+
+def play_store(name: str, store: Store, calls: Sequence[Call], verbs: Counter[str]) -> None:
+    """Make the calls, and compare after each.
+
+    Raises:
+        FindingError: the first difference.
+    """
+    steps = []
+    for verb, numbers in calls:
+        steps.append(f"{verb} {' '.join(map(str, numbers))}")
+        verbs[verb] += 1
+        try:
+            getattr(store, verb)(*numbers)
+            store.compare()
+        except DiffersError as error:
+            problem = error.problem
+        except Exception as error:  # noqa: BLE001 (whatever the library raises is the finding)
+            text = f"{type(error).__name__}: {error}{raised_at(error)}"
+            problem = Problem("error", text)
+        else:
+            continue
+        raise FindingError(name, verb, problem, facts=frozenset(), steps=steps)
+
 
 KINDS = ("assistant", "user", "system")
 """Kinds of kept sequences, from the least valuable."""
@@ -26,7 +79,7 @@ _MODELS = ("one", "another")
 Tokens = tuple[int, ...]
 Key = tuple[str, Tokens]
 
-_tokens = st.lists(st.integers(0, 2), min_size=1, max_size=5)
+_few_tokens = st.lists(st.integers(0, 2), min_size=1, max_size=5)
 _model = st.integers(0, len(_MODELS) - 1)
 
 
@@ -122,12 +175,12 @@ class SequenceStore:
             st.one_of(
                 # Drawn more often than the others: an empty store shows nothing.
                 *(
-                    call("insert", _model, st.integers(0, 2), st.integers(0, 2), _tokens)
+                    call("insert", _model, st.integers(0, 2), st.integers(0, 2), _few_tokens)
                     for _ in range(4)
                 ),
                 call("number", st.integers(-1, 3)),
                 call("bytes", st.integers(-1, 4)),
-                call("fetch", _model, _tokens),
+                call("fetch", _model, _few_tokens),
             ),
             min_size=4,
             max_size=9,
@@ -234,3 +287,47 @@ def _content(count: int, one: Kept | None) -> tuple[object, ...]:
 def _columns(tokens: Sequence[int], stamp: int) -> tuple[mx.array, mx.array]:
     keys = mx.array([[[[float(token)] * 2 for token in tokens]]])
     return keys, mx.full(keys.shape, float(stamp))
+
+
+class TokenStore:
+    """A row's buffer of tokens, compared with a list."""
+
+    programs: ClassVar[st.SearchStrategy[tuple[Call, list[Call]]]] = st.tuples(
+        call("new", st.integers(0, 9)),
+        st.lists(call("add", st.integers(1, 6)), min_size=3, max_size=8),
+    )
+
+    def __init__(self, cls: type[Any]) -> None:
+        self._cls = cls
+        self._tokens: list[int] = []
+
+    def new(self, count: int) -> None:
+        """Make the buffer with ``count`` tokens; 0: without tokens."""
+        self._tokens = list(range(100, 100 + count))
+        self._buffer = self._cls(list(self._tokens)) if count else self._cls()
+
+    def add(self, count: int) -> None:
+        """Add ``count`` tokens at once."""
+        more = [1000 + len(self._tokens) + n for n in range(count)]
+        self._tokens += more
+        given = self._buffer.update_and_fetch(mx.array(more, mx.uint32))
+        agree("the tokens that it gives", given.tolist(), self._tokens)
+
+    def compare(self) -> None:
+        """Compare all contents.
+
+        Raises:
+            DiffersError: the first difference.
+        """
+        agree("its tokens", self._buffer.tokens.tolist(), self._tokens)
+        agree("their dtype", self._buffer.tokens.dtype, mx.int32)
+        room = int(self._buffer.state.size)
+        if not len(self._tokens) <= room < len(self._tokens) + self._cls.step + 1:
+            raise DiffersError("size", f"room for {room} tokens, {len(self._tokens)} are held")
+
+
+STORES: dict[str, type[Store]] = {
+    "LRUPromptCache": SequenceStore,
+    "TokenBuffer": TokenStore,
+}
+"""The stores, by the name of the tested class."""

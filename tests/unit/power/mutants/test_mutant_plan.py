@@ -1,6 +1,6 @@
 """Which mutants are tried, and what is played first."""
 
-from conformance.power.mutants.choosing import in_order, sample, task_for
+from conformance.power.mutants.mutant_plan import in_order, sample, task_for
 from conformance.power.mutants.reach import Place, Reached
 from conformance.report.mutants import Mutant
 

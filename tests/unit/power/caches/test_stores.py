@@ -6,8 +6,8 @@ import pytest
 from mlx_lm.models import cache as lm
 
 from conformance.power.caches.discovery import discover
-from conformance.power.caches.plain_stores import STORES
 from conformance.power.caches.sequences import explore
+from conformance.power.caches.stores import STORES
 
 FOUND = {found.cls.__name__: found for found in discover() if found.is_store}
 

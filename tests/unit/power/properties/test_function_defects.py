@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from conformance.core.errors import ExpectationError
-from conformance.power.functions.function_defects import OWN, load_function_defects
 from conformance.power.properties import properties_of
+from conformance.power.properties.function_defects import OWN, load_function_defects
 from conformance.run.registry import build_registry
 
 ROOT = Path(__file__).parents[4]

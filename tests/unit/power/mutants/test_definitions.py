@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from conformance.power.mutants.lookups import is_none_anyway, without_default
+from conformance.power.mutants.definitions import is_none_anyway, without_default
 
 
 @pytest.mark.parametrize(
