@@ -465,10 +465,10 @@ def _become() -> Iterator[str]:
                 if len(held) + more > _MOST + max(spare, more):
                     held = [at for at in held if at > done - _MOST]
                 held += range(done, done + more)
-                got = _positions(made.update_and_fetch(*_columns(done, more)))
+                now = _positions(made.update_and_fetch(*_columns(done, more)))
                 done += more
-                if got != held:
-                    yield f"a window that became buffered, fed {more}, holds {got}, not {held}"
+                if now != held:
+                    yield f"a window that became buffered, fed {more}, holds {now}, not {held}"
     half = caches.RotatingKVCache(_MOST)
     half.update_and_fetch(*(one.astype(mx.bfloat16) for one in _columns(0, 3)))
     made = make(half)
