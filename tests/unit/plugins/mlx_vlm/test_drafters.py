@@ -9,7 +9,7 @@ from conformance.core.engine_options import Drafting
 from conformance.core.faults.declaration import Hits
 from conformance.core.verdict import Verdict
 from conformance.plugins.mlx_vlm.drafters import DraftEditor, drafter_of
-from conformance.plugins.mlx_vlm.mends.tokens_chosen import what_is_not_computed_is_not_said
+from conformance.plugins.mlx_vlm.mends.generation import what_is_not_computed_is_not_said
 from conformance.scenarios.speculative import SPECULATIVE
 
 TEXT = (1, 100)

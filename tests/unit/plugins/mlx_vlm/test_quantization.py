@@ -11,9 +11,10 @@ from conformance.core.family import load_family
 from conformance.core.phases import Phases
 from conformance.core.schedule import Request
 from conformance.core.verdict import Verdict
-from conformance.plugins.mlx_vlm import compat, inventory, quantization
+from conformance.plugins.mlx_vlm import compat, quantization
 from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
 from conformance.plugins.mlx_vlm.library import MlxVlm
+from conformance.plugins.mlx_vlm.plugin import FAMILIES
 from conformance.reference.subject import Subject
 from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.scenarios.quantized import QUANTIZED, START
@@ -26,7 +27,7 @@ TURBOQUANT = turboquant.TurboQuantKVCache
 
 @pytest.fixture(scope="module")
 def subject():
-    family = load_family(inventory.FAMILIES / "qwen2_vl.json")
+    family = load_family(FAMILIES / "qwen2_vl.json")
     return Subject.load(MlxVlm(), family, dtype="float32", seed=0, phases=Phases())
 
 

@@ -1,24 +1,71 @@
-"""The ``BatchGenerator`` of mlx-lm 0.28.0 to 0.31.1 under the names of later releases.
+"""Adapters for mlx-lm 0.28.0 to 0.31.3, which are older than the declared minimum of 0.32.0.
 
-One ``next()`` prefills whole prompts, so no request is ever seen in prefill. It returns one list,
-takes the same stop tokens for all requests, and has neither pieces of a prompt nor the tokens of
-the cache that a request continues from. Features that were added meanwhile are detected: caches and
-removal in 0.28.4, ``close`` in 0.29, a request's own samplers and processors in 0.30.2,
-``max_kv_size`` in 0.30.6, its bytes in 0.31.
+``conformance releases`` needs them: it runs old releases to find which one introduced or fixed a
+defect.
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import mlx.core as mx
 from mlx_lm.generate import BatchGenerator
+from mlx_lm.models.cache import make_prompt_cache
 
 from conformance.backend.cache_entries import arrays, leaves
 from conformance.core.errors import Unsupported
-from conformance.plugins.mlx_lm.legacy.accepted import accepted
+
+
+def accepted(taker: Callable[..., Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """``wanted`` without the ``None`` values for which ``taker`` has no parameter.
+
+    Raises:
+        Unsupported: ``taker`` has no parameter for another value; the message names it.
+    """
+    taken = inspect.signature(taker).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+        return dict(wanted)
+    lacking = [name for name, value in wanted.items() if name not in taken and value is not None]
+    if lacking:
+        what = getattr(taker, "__qualname__", repr(taker))
+        raise Unsupported(f"this mlx-lm's {what} does not support {', '.join(lacking)}")
+    return {name: value for name, value in wanted.items() if name in taken}
+
+
+def state_machines(stops: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any]:
+    """Stop sequences of each request as the argument of ``insert`` up to 0.31.3."""
+    # `mlx_lm.generate` as an attribute is the function of that name.
+    machine = importlib.import_module("mlx_lm.generate").SequenceStateMachine
+    ends = [{"normal": [(list(s), None) for s in stop]} if stop else {} for stop in stops]
+    return {"state_machines": [machine(end, initial="normal") for end in ends]}
+
+
+def prompt_cache_class() -> Any:
+    """The class that keeps sequences for the server; up to 0.31.1 it is the server's own.
+
+    Raises:
+        Unsupported: before 0.29 the server keeps no sequences.
+    """
+    made = getattr(importlib.import_module("mlx_lm.server"), "LRUPromptCache", None)
+    if made is None:
+        raise Unsupported("this mlx-lm's server does not support keeping prompts' caches")
+    return made
+
+
+def uncached(model: Any, inputs: mx.array) -> mx.array:
+    """Logits ``[1, length, vocab]`` of a pass over ``inputs`` of shape ``[1, length]``.
+
+    qwen3_next of 0.28.0 reads a state that it sets only with a cache; it gets a fresh cache.
+    """
+    try:
+        logits: mx.array = model(inputs)
+    except UnboundLocalError:
+        logits = model(inputs, cache=make_prompt_cache(model))
+    return logits
 
 
 class WholePromptGenerator:

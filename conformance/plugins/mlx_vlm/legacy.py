@@ -1,8 +1,7 @@
-"""The ``BatchGenerator`` of mlx-vlm 0.4 under the names of later releases.
+"""Adapters for mlx-vlm 0.4 and 0.5, which are older than the declared minimum of 0.7.10.
 
-Its only caller, ``batch_generate``, passes prompts that were padded and embedded together, and so
-does this class. One ``next()`` prefills whole prompts, so no request is ever seen in prefill. The
-generator cannot remove a request, and has neither processors nor quantized caches.
+``conformance releases`` needs them: it runs old releases to find which one introduced or fixed a
+defect.
 """
 
 from __future__ import annotations
@@ -15,6 +14,48 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.core.errors import Unsupported
+from conformance.plugins.mlx_vlm.inputs import Inputs, embed
+from conformance.plugins.mlx_vlm.model import LoadedModel
+
+
+def embed_together(loaded: LoadedModel, many: Sequence[Inputs]) -> dict[str, Any]:
+    """The keyword arguments for several prompts at once, padded on the left as in 0.4.
+
+    Source: ``mlx_vlm.generate._generate_batch`` of 0.4.4.
+    """
+    longest = max(made.input_ids.shape[1] for made in many)
+    pads = [[(0, 0), (longest - made.input_ids.shape[1], 0)] for made in many]
+    pixels = [made.pixel_values for made in many if made.pixel_values is not None]
+    names = dict.fromkeys(name for made in many for name in made.extra)
+    extra = {
+        name: mx.concatenate([made.extra[name] for made in many if name in made.extra])
+        for name in names
+    }
+    whole = Inputs(
+        mx.concatenate([mx.pad(m.input_ids, p) for m, p in zip(many, pads, strict=True)]),
+        mx.concatenate(pixels) if pixels else None,
+        mx.concatenate([mx.pad(m.attention_mask, p) for m, p in zip(many, pads, strict=True)]),
+        extra,
+    )
+    return embed(loaded, whole)
+
+
+# The message of transformers if it cannot make a processor, with what is missing.
+_MISSING = {
+    "torchvision": "torchvision",
+    "Unrecognized image processor": "image_processor_type in its config",
+}
+
+
+def missing(error: ValueError) -> str | None:
+    """What transformers says is missing, if ``error`` is its refusal to make a processor."""
+    return next((name for text, name in _MISSING.items() if text in str(error)), None)
+
+
+def logits_processor_maker() -> Any:
+    """mlx-lm's function that makes logits processors."""
+    return importlib.import_module("mlx_lm.sample_utils").make_logits_processors
+
 
 _MARK = object()
 

@@ -5,7 +5,7 @@ import pytest
 from mlx_vlm.models.cache import BatchKVCache, BatchRotatingKVCache
 
 from conformance.core.faults.declaration import Hits
-from conformance.plugins.mlx_vlm.mends.empty_rows import joined_keys_keep_their_dtype
+from conformance.plugins.mlx_vlm.mends.windows import joined_keys_keep_their_dtype
 
 
 def joined(make, *, filled_first):

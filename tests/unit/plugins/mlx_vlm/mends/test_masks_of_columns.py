@@ -4,7 +4,7 @@ import mlx.core as mx
 from mlx_vlm.models.inkling import language
 
 from conformance.core.faults.declaration import Hits
-from conformance.plugins.mlx_vlm.mends.inkling import padding_attends_to_something
+from conformance.plugins.mlx_vlm.mends.masks_of_columns import padding_attends_to_something
 
 TOKENS, PADDING = 4, 2
 

@@ -9,7 +9,7 @@ import pytest
 from conformance.core.errors import Unsupported
 from conformance.core.schedule import Stage
 from conformance.plugins.mlx_vlm import compat
-from conformance.plugins.mlx_vlm.legacy.whole_prompt_generator import WholePromptGenerator
+from conformance.plugins.mlx_vlm.legacy import WholePromptGenerator
 
 VOCAB = 4
 

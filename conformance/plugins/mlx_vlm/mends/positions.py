@@ -1,7 +1,9 @@
-"""Positions that count the padding of a batch, or are made for another row."""
+"""Positions that count the padding of a batch, or take one offset for all of its rows."""
 
 from __future__ import annotations
 
+import importlib
+import threading
 from typing import Any
 
 import mlx.core as mx
@@ -180,3 +182,156 @@ def hunyuan_has_cosines_in_the_dtype_that_asks(hits: Hits) -> Patch:
 
     rope = part("models.hunyuan_vl.language").HunyuanRotaryEmbedding
     return wrap(rope, "_update_cache", update)
+
+
+def _language(family: str) -> Any:
+    return importlib.import_module(f"mlx_vlm.models.{family}.language")
+
+
+def _of_rows(offset: Any) -> bool:
+    return isinstance(offset, mx.array) and offset.ndim > 0
+
+
+def _rope_of_rows(hits: Hits, owner: Any) -> Patch:
+    """A rope that takes a number: each row is rotated by its own."""
+
+    def rotated(right: Right, self: Any, x: mx.array, offset: Any = 0) -> Any:
+        if not _of_rows(offset):
+            return right(self, x, offset)
+        hits.hit()
+        each: Any = offset.tolist()
+        rows = [right(self, x[row : row + 1], of) for row, of in enumerate(each)]
+        return mx.concatenate(rows)
+
+    return wrap(owner, "__call__", rotated)
+
+
+@mend("jina-vlm-rope-of-longest-row")
+def jina_vlm_rotates_each_row(hits: Hits) -> Patch:
+    """Each row is rotated by its own offset."""
+    return _rope_of_rows(hits, _language("jina_vlm").RoPE)
+
+
+@mend("offset-of-rows-as-one-number")
+def offsets_are_of_rows(hits: Hits) -> Patch:
+    """Positions, masks and rope's base come from each row's own offset."""
+    return together(
+        _rope_of_rows(hits, _language("internlm2").DynamicNTKScalingRoPE),
+        _rope_of_rows(hits, _language("internlm3").DynamicNTKScalingRoPE),
+        _gpt_bigcode(hits),
+        _limite(hits),
+    )
+
+
+def _gpt_bigcode(hits: Hits) -> Patch:
+    """Learned positions: those of padding are some that are there."""
+    module = _language("gpt_bigcode")
+
+    def model(
+        right: Right, self: Any, inputs: mx.array, cache: Any = None, inputs_embeds: Any = None
+    ) -> Any:
+        if cache is None or not _of_rows(cache[0].offset):
+            return right(self, inputs, cache, inputs_embeds)
+        hits.hit()
+        hidden = self.wte(inputs) if inputs_embeds is None else inputs_embeds
+        positions = cache[0].offset[:, None] + mx.arange(inputs.shape[1])
+        hidden = hidden + self.wpe(mx.clip(positions, 0, self.wpe.weight.shape[0] - 1))
+        mask = module.create_attention_mask(hidden, cache[0])
+        for layer, of_layer in zip(self.h, cache, strict=True):
+            hidden = layer(hidden, mask, cache=of_layer)
+        return self.ln_f(hidden)
+
+    return wrap(module.GPTBigCodeModel, "__call__", model)
+
+
+def _limite(hits: Hits) -> Patch:
+    """The mask is the cache's; a window is of the query's token and as many before as it says."""
+    module = _language("limite")
+    call = threading.local()
+
+    def model(
+        right: Right, self: Any, inputs: mx.array, cache: Any = None, positions: Any = None
+    ) -> Any:
+        if positions is None and cache is not None and _of_rows(cache[0].offset):
+            hits.hit()
+            positions = cache[0].offset[:, None] + mx.arange(inputs.shape[1])
+        return right(self, inputs, cache=cache, positions=positions)
+
+    def attention(right: Right, self: Any, x: mx.array, *args: Any) -> Any:
+        cache, window = args[-1], self.window
+        if cache is not None and _of_rows(cache.offset):
+            window = None if window is None else window + 1
+            call.mask = cache.make_mask(x.shape[1], window_size=window)
+        result = right(self, x, *args)
+        call.mask = None  # otherwise memory outside of the caches grows with their length
+        return result
+
+    def mask(right: Right, columns: int, offset: Any, *args: Any) -> Any:
+        return call.mask if _of_rows(offset) else right(columns, offset, *args)
+
+    return together(
+        wrap(module.LimiteModel, "__call__", model),
+        wrap(module.Attention, "__call__", attention),
+        wrap(module, "_causal_window_mask", mask),
+    )
+
+
+@mend("moondream3-log-of-padding")
+def no_logarithm_of_padding(hits: Hits) -> Patch:
+    """No logarithm is taken of the negative positions of padding."""
+    tau = importlib.import_module("mlx_vlm.models.moondream3.language").Tau
+
+    def scale(right: Right, self: Any, states: Any, positions: Any) -> Any:
+        hits.hit_if(bool((positions < 0).any()))
+        return right(self, states, mx.maximum(positions, 0))
+
+    return wrap(tau, "__call__", scale)
+
+
+@mend("moondream3-one-padded-row")
+def one_row_has_its_own_offset(hits: Hits) -> Patch:
+    """A padded row that is left alone goes on at its own offset, as rows of a batch do."""
+    language = importlib.import_module("mlx_vlm.models.moondream3.language")
+    right = language.cache_position_offset
+
+    def position(cache: Any) -> int:
+        offset: Any = getattr(cache, "offset", None)
+        if not isinstance(offset, mx.array) or offset.size != 1:
+            return int(right(cache))
+        own: Any = offset.item()
+        hits.hit_if(own != right(cache))
+        return int(own)
+
+    return replace(language, "cache_position_offset", position)
+
+
+@mend("inkling-scaling-of-padding", "inkling-scaling-of-padding-joint")
+def scaling_goes_by_the_rows_positions(hits: Hits) -> Patch:
+    """Queries of a padded row are scaled by the row's own positions, and not by the columns."""
+    language = importlib.import_module("mlx_vlm.models.inkling.language")
+    layer = threading.local()
+
+    def called(right: Right, self: Any, x: Any, cache: Any = None, conv_mask: Any = None) -> Any:
+        padding = getattr(cache[0], "left_padding", None) if cache is not None else None
+        layer.scale = None
+        if self.log_floor is not None and isinstance(padding, mx.array) and padding.any().item():
+            layer.scale = self.log_floor, self.log_alpha, padding[:, None]
+        return right(self, x, cache, conv_mask)
+
+    def attend(right: Right, q: Any, k: Any, *args: Any, mask: Any, **options: Any) -> Any:
+        if layer.scale is not None:
+            floor, alpha, padding = layer.scale
+            columns = mx.arange(k.shape[2] - q.shape[2], k.shape[2])[None] + 1
+            own, common = (
+                1 + alpha * mx.log(mx.maximum(positions / floor, 1))
+                for positions in (columns - padding, columns)
+            )
+            ratio = (own / common)[:, None, :, None].astype(q.dtype)
+            hits.hit_if(bool((ratio != 1).any()))
+            q, mask = q * ratio, mx.where(mask > -1e29, mask * ratio, mask)
+        return right(q, k, *args, mask=mask, **options)
+
+    return together(
+        wrap(language.InklingAttention, "__call__", called),
+        wrap(language, "scaled_dot_product_attention", attend),
+    )

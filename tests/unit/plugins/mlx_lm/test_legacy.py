@@ -2,12 +2,14 @@
 
 from types import SimpleNamespace
 
+import mlx.core as mx
 import pytest
+from mlx_lm.models.cache import KVCache
 
 from conformance.core.errors import Unsupported
 from conformance.core.schedule import Stage
-from conformance.plugins.mlx_lm import compat
-from conformance.plugins.mlx_lm.legacy import whole_prompt_generator
+from conformance.plugins.mlx_lm import compat, legacy
+from conformance.plugins.mlx_lm.legacy import accepted, uncached
 
 
 class Old:
@@ -46,8 +48,8 @@ class Old:
 
 @pytest.fixture
 def generator(monkeypatch):
-    monkeypatch.setattr(whole_prompt_generator, "BatchGenerator", Old)
-    return whole_prompt_generator.WholePromptGenerator("model", prefill_step_size=3)
+    monkeypatch.setattr(legacy, "BatchGenerator", Old)
+    return legacy.WholePromptGenerator("model", prefill_step_size=3)
 
 
 def test_a_request_goes_from_the_queue_to_decode(generator):
@@ -84,8 +86,8 @@ def test_caches_before_the_last_token_are_those_of_each_prompt(monkeypatch):
             self.keep(rows)
             return super().next()
 
-    monkeypatch.setattr(whole_prompt_generator, "BatchGenerator", Keeps)
-    generator = whole_prompt_generator.WholePromptGenerator("model")
+    monkeypatch.setattr(legacy, "BatchGenerator", Keeps)
+    generator = legacy.WholePromptGenerator("model")
     generator.insert([[1, 2, 3], [4, 5]])
     generator.next()
     kept = [([1, 2], ["a 0", "b 0"]), ([4], ["a 1", "b 1"])]
@@ -121,8 +123,8 @@ class Oldest:
 
 @pytest.fixture
 def oldest(monkeypatch):
-    monkeypatch.setattr(whole_prompt_generator, "BatchGenerator", Oldest)
-    return whole_prompt_generator.WholePromptGenerator("model", max_kv_size=None)
+    monkeypatch.setattr(legacy, "BatchGenerator", Oldest)
+    return legacy.WholePromptGenerator("model", max_kv_size=None)
 
 
 def test_the_oldest_does_what_it_can(oldest):
@@ -139,4 +141,48 @@ def test_the_oldest_refuses_the_rest_in_words(oldest):
     with pytest.raises(Unsupported, match="does not support removing"):
         oldest.remove([0])
     with pytest.raises(Unsupported, match="does not support max_kv_size"):
-        whole_prompt_generator.WholePromptGenerator("model", max_kv_size=8)
+        legacy.WholePromptGenerator("model", max_kv_size=8)
+
+
+def takes_two(model, size=1):
+    """Of an old release."""
+
+
+def test_what_is_none_is_left_out_where_it_is_unknown():
+    assert accepted(takes_two, {"size": None, "max_kv_size": None}) == {"size": None}
+
+
+def test_what_is_given_and_unknown_is_refused_by_name():
+    with pytest.raises(Unsupported, match="takes_two does not support samplers"):
+        accepted(takes_two, {"size": 2, "samplers": [None]})
+
+
+def test_a_function_that_takes_any_gets_all():
+    assert accepted(lambda **_: None, {"samplers": 1}) == {"samplers": 1}
+
+
+INPUTS = mx.array([[1, 2]])
+
+
+class Model:
+    """Gives whether it was called with a cache; ``needs`` one or not."""
+
+    layers = (0,)
+
+    def __init__(self, *, needs):
+        self.needs = needs
+
+    def __call__(self, inputs, cache=None):
+        if self.needs and cache is None:
+            raise UnboundLocalError("state")
+        return inputs, cache
+
+
+def test_a_model_is_called_without_a_cache():
+    assert uncached(Model(needs=False), INPUTS) == (INPUTS, None)
+
+
+def test_a_model_that_needs_a_cache_gets_a_fresh_one():
+    _, (cache,) = uncached(Model(needs=True), INPUTS)
+    assert isinstance(cache, KVCache)
+    assert cache.empty()
