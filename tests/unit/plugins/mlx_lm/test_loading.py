@@ -30,6 +30,7 @@ from conformance.core.family import (
     load_family,
     parse_family,
 )
+from conformance.plugins.mlx_lm import loading
 from conformance.plugins.mlx_lm.library import MlxLm
 from conformance.plugins.mlx_lm.loading import load, write_checkpoint
 from conformance.plugins.mlx_lm.plugin import FAMILIES

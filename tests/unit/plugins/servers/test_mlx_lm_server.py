@@ -9,7 +9,7 @@ from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.family import Facts, Family
 from conformance.core.origin import Origin
-from conformance.plugins.servers.launched import PipelineServer, TensorParallelServer
+from conformance.plugins.servers.mlx_lm_server import PipelineServer, TensorParallelServer
 
 ORIGIN = Origin(
     None, Family("llama", Facts(), {"vocab_size": 8}), "float32", 0, lambda folder: None
