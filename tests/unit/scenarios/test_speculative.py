@@ -2,7 +2,7 @@
 
 from conformance.core.schedule import Arrival, Request, Schedule, Stage
 from conformance.core.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
-from conformance.scenarios import draft_witnesses as seen
+from conformance.scenarios import speculative as seen
 
 SCHEDULE = Schedule("s", (Arrival((Request("a", (1,), 9), Request("b", (1,), 9))),))
 
