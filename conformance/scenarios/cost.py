@@ -5,12 +5,10 @@ Results are checked as in any scenario. The limits are in ``core/contracts.toml`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from conformance.core.contracts import contracts
 from conformance.core.engine import Capability
 from conformance.core.engine_options import KV_GROUPS, EngineOptions, KvQuant, PrefixCaching
 from conformance.core.family import Family
+from conformance.core.representatives import Table, chosen_of, representatives
 from conformance.core.schedule import Removal, Request, Schedule, Stage, Weigh
 from conformance.core.trace import Trace
 from conformance.scenarios import reuse_witnesses as reuse
@@ -45,25 +43,26 @@ _BLOCK = 4
 
 def _counted(family: Family) -> str:
     """Why the family's work is not counted; empty if it is."""
-    return _not_among(family, contracts().families)
+    return _not_among(family, representatives().counted)
 
 
 def _quantized_counted(family: Family) -> str:
-    return _not_among(family, contracts().quantized)
+    return _not_among(family, representatives().counted_quantized)
 
 
 def long_counted(family: Family) -> str:
     """The scenario held checks the caches of other families, after a shorter answer."""
-    return _not_among(family, contracts().long)
+    return _not_among(family, representatives().counted_long)
 
 
 def _one_counted(family: Family) -> str:
     """Depends only on the engine, so the first family of each library shows it."""
-    return _not_among(family, {name: all_[:1] for name, all_ in contracts().families.items()})
+    counted = representatives().counted
+    return _not_among(family, {library: names[:1] for library, names in counted.items()})
 
 
-def _not_among(family: Family, counted: Mapping[str, tuple[str, ...]]) -> str:
-    chosen = counted.get(family.facts.library, (family.name,))
+def _not_among(family: Family, table: Table) -> str:
+    chosen = chosen_of(table, family)
     return "" if family.name in chosen else f"the work of {', '.join(chosen)} is counted"
 
 

@@ -33,7 +33,8 @@ from conformance.scenarios.build import (
     queued,
     text_request,
 )
-from conformance.scenarios.features import GRAMMAR, Choices, Feature
+from conformance.scenarios.choices import Choices
+from conformance.scenarios.features import GRAMMAR, Feature
 from conformance.scenarios.scenario import Brief
 
 _STATES = 11  # of a grammar

@@ -3,53 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol, TypeVar
-
-import numpy as np
+from collections.abc import Iterable, Iterator
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule
 from conformance.scenarios.scenario import Brief
-
-T = TypeVar("T")
-
-
-class Choices(Protocol):
-    """Makes choices. Each method's first outcome is the simplest."""
-
-    def integer(self, low: int, high: int) -> int:
-        """``low`` to ``high``, inclusive."""
-        ...
-
-    def flag(self) -> bool:
-        """``False`` or ``True``."""
-        ...
-
-    def pick(self, options: Sequence[T]) -> T:
-        """One of the options."""
-        ...
-
-
-class Seeded:
-    """Choices of a random generator."""
-
-    def __init__(self, *seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
-
-    def integer(self, low: int, high: int) -> int:
-        """See ``Choices.integer``."""
-        return int(self._rng.integers(low, high + 1))
-
-    def flag(self) -> bool:
-        """See ``Choices.flag``."""
-        return bool(self._rng.random() < 0.5)
-
-    def pick(self, options: Sequence[T]) -> T:
-        """See ``Choices.pick``."""
-        return options[self.integer(0, len(options) - 1)]
-
 
 GRAMMAR = "grammar"
 """The kind of processor of the feature ``GRAMMAR``."""

@@ -16,8 +16,9 @@ from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.run.registry import Registry
 from conformance.run.session import Session
 from conformance.scenarios import Brief, Scenario
+from conformance.scenarios.choices import Seeded
 from conformance.scenarios.drawn import Space, draw_schedule
-from conformance.scenarios.features import Feature, Seeded, able
+from conformance.scenarios.features import Feature, able
 
 _SPACE = Space(
     requests=6, tokens=6, lengths=(1, 2, 3, 5, 7, 8, 11, 13, 17, 23), variants=3, latest=7

@@ -17,8 +17,9 @@ from conformance.core.schedule import Schedule
 from conformance.core.verdict import Finding
 from conformance.run.registry import Registry
 from conformance.run.session import Session
+from conformance.scenarios.choices import Seeded
 from conformance.scenarios.drawn import Space, draw_schedule
-from conformance.scenarios.features import Feature, Seeded, together
+from conformance.scenarios.features import Feature, together
 from conformance.tools.explore.driving import Drive
 from conformance.tools.explore.hypothesis_choices import Drawn
 from conformance.tools.explore.pending import PendingDiscovery, discovered

@@ -6,8 +6,9 @@ from conformance.core.engine import Capability
 from conformance.core.schedule import validate
 from conformance.core.trace import Stream
 from conformance.scenarios import Brief
+from conformance.scenarios.choices import Seeded
 from conformance.scenarios.drawn import Space, draw_schedule
-from conformance.scenarios.features import NEEDS, Feature, Seeded, able, features_of, together
+from conformance.scenarios.features import NEEDS, Feature, able, features_of, together
 
 
 def brief(**more):

@@ -4,11 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
+from started_processes import gone, marked
 
 from conformance.plugins.servers import process
 from conformance.plugins.servers.process import (
@@ -40,23 +39,6 @@ def begin(text, **options):
     return start(
         lambda _: None, command(text), environment=dict(os.environ), health="/health", **options
     )
-
-
-def marked(mark):
-    """Processes whose command has that mark."""
-    found = []
-    for each in psutil.process_iter(["cmdline"]):
-        if any(f"mark {mark}" in word for word in each.info["cmdline"] or ()):
-            found.append(each)
-    return found
-
-
-def gone(mark, seconds=8.0):
-    """Whether no such process is left after a while."""
-    end = time.monotonic() + seconds
-    while marked(mark) and time.monotonic() < end:
-        time.sleep(0.05)
-    return not marked(mark)
 
 
 def test_a_server_and_what_it_started_are_ended():
