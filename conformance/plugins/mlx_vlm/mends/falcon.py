@@ -16,10 +16,6 @@ from conformance.plugins.mlx_vlm.library_parts import batch_class, part, prompt_
 from conformance.plugins.mlx_vlm.mends.kept_positions import own_offset
 
 
-def _ocr() -> Any:
-    return part("models.falcon_ocr.language")
-
-
 def plain_positions(hits: Hits, decoder: Any) -> Patch:
     """Rows without positions of their own count their tokens: the sum is raised to 0."""
 
@@ -38,13 +34,13 @@ def plain_positions(hits: Hits, decoder: Any) -> Patch:
 @mend("falcon-ocr-positions-of-padding", "falcon-ocr-positions-of-padding-joint")
 def positions_are_raised_with_columns(hits: Hits) -> Patch:
     """Negative positions are raised to 0, and no offsets before columns are added to them."""
-    return plain_positions(hits, _ocr().FalconOCRTransformerModel)
+    return plain_positions(hits, part("models.falcon_ocr.language").FalconOCRTransformerModel)
 
 
 @mend("falcon-ocr-one-padded-row")
 def one_row_of_falcon_ocr(hits: Hits) -> Patch:
     """A batch of one row goes on at that row's offset."""
-    return wrap(_ocr(), "cache_position_offset", own_offset(hits))
+    return wrap(part("models.falcon_ocr.language"), "cache_position_offset", own_offset(hits))
 
 
 @mend("falcon-ocr-no-mask", single_stream=True)
@@ -58,7 +54,7 @@ def causal_without_a_cache(hits: Hits) -> Patch:
             options["mask"] = mx.tril(mx.ones((length, length), mx.bool_))
         return right(self, inputs, **options)
 
-    return wrap(_ocr().FalconOCRTransformerModel, "__call__", call)
+    return wrap(part("models.falcon_ocr.language").FalconOCRTransformerModel, "__call__", call)
 
 
 class Rows:
@@ -170,10 +166,6 @@ def images_of_falcon_ocr_are_whole(hits: Hits) -> Patch:
     return together(rows.patch(), rows.whole())
 
 
-def _language() -> Any:
-    return part("models.falcon_perception.language")
-
-
 @mend(
     "falcon-perception-text-unmasked",
     "falcon-perception-no-mask",
@@ -181,7 +173,7 @@ def _language() -> Any:
 )
 def texts_are_masked(hits: Hits) -> Patch:
     """Text has a causal mask that leaves out padding, and positions that do not count it."""
-    decoder = _language().FalconPerceptionTransformerModel
+    decoder = part("models.falcon_perception.language").FalconPerceptionTransformerModel
 
     def call(right: Right, self: Any, inputs: mx.array, **options: Any) -> Any:
         if options.get("mask") is None:
@@ -291,7 +283,7 @@ class _Boxes:
         steps = [(batch_class(), "_step"), (prompt_class(), "generate")]
         return together(
             *(wrap(owner, name, self._of_rows) for owner, name in steps),
-            wrap(_language().LanguageModel, "__call__", self._call),
+            wrap(part("models.falcon_perception.language").LanguageModel, "__call__", self._call),
         )
 
     def _of_rows(self, right: Right, batch: Any, *args: Any, **options: Any) -> Any:

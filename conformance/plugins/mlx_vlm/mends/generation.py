@@ -13,6 +13,7 @@ from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, replace, together, wrap
 from conformance.core.mends import mend
 from conformance.plugins.mlx_vlm import compat
+from conformance.plugins.mlx_vlm.library_parts import part
 
 # The language models whose parameter of token ids has another name than `inputs`.
 _OTHER_NAMES = ("phi", "phixtral", "qwen", "recurrent_gemma", "stablelm", "zaya1_vl")
@@ -86,7 +87,7 @@ def alone_quantized_as_in_a_batch(hits: Hits) -> Patch:
 
 def _as_in(plain: Any, batch: Any, policy: dict[str, Any]) -> Any:
     """The cache of one row that is quantized if the batch's cache is."""
-    turboquant = importlib.import_module("mlx_vlm.turboquant")
+    turboquant = part("turboquant")
     if isinstance(batch, caches.CacheList):
         inner = plain if isinstance(plain, tuple) else plain.caches
         made = [_as_in(*pair, policy) for pair in zip(inner, batch.caches, strict=True)]
@@ -219,7 +220,7 @@ _PADDED = 1.25
 @mend("prompts-padded-to-the-longest")
 def prompts_of_a_batch_are_alike(hits: Hits) -> Patch:
     """Only prompts of about one length are prefilled together; the others come next."""
-    ar: Any = importlib.import_module("mlx_vlm.generate.ar")
+    ar: Any = part("generate.ar")
 
     def admit(right: Right, generator: Any, **options: Any) -> Any:
         waiting = generator._unprocessed_sequences

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -15,7 +14,7 @@ from conformance.core.mends import mend
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.library_parts import part
 
-_utils: Any = importlib.import_module("mlx_vlm.utils")
+_utils: Any = part("utils")
 # Models that embed all their inputs as one prompt.
 _ONE_PROMPT = ("granite4_vision", "granite_vision", "llava_next", "paligemma")
 
@@ -103,7 +102,7 @@ def _row_by_row(hits: Hits, model: Any) -> Patch:
             ids, own["mask"] = input_ids[row : row + 1, start:stop], own["mask"][:, start:stop]
             made.append(right(self, ids, _row(pixel_values, row, rows), **own).to_dict())
             pads.append((start, input_ids.shape[1] - stop))
-        features: Any = importlib.import_module("mlx_vlm.models.base").InputEmbeddingsFeatures
+        features: Any = part("models.base").InputEmbeddingsFeatures
         return features(
             inputs_embeds=_stacked([row["inputs_embeds"] for row in made], pads),
             **{
@@ -158,7 +157,7 @@ def _internvl(hits: Hits) -> Patch:
 
 def _mllama(hits: Hits) -> Patch:
     """It takes the first image's features for all that its vision tower gives."""
-    tower = importlib.import_module("mlx_vlm.models.mllama.vision").VisionModel
+    tower = part("models.mllama.vision").VisionModel
 
     def called(made: mx.array, *_: Any, **__: Any) -> tuple[mx.array]:
         hits.hit_if(len(made) > 1)
@@ -169,7 +168,7 @@ def _mllama(hits: Hits) -> Patch:
 
 def _molmo(hits: Hits) -> Patch:
     """Its processor gives the crops of all images in one list, and no mask of the padding."""
-    processing = importlib.import_module("mlx_vlm.models.molmo.processing_molmo")
+    processing = part("models.molmo.processing_molmo")
 
     def embed(right: Right, self: Any, input_ids: Any, pixel_values: Any, **kw: Any) -> Any:
         rows = len(input_ids)
@@ -200,7 +199,7 @@ _CROPS = ("image_masks", "image_input_idx")
 @mend("paddleocr-vl-several-images")
 def each_image_has_a_grid(hits: Hits) -> Patch:
     """Each image of a call has patches and a grid of its own."""
-    processing = importlib.import_module("mlx_vlm.models.paddleocr_vl.processing_paddleocr_vl")
+    processing = part("models.paddleocr_vl.processing_paddleocr_vl")
 
     def process(right: Right, self: Any, images: Any, *args: Any, **kw: Any) -> Any:
         if not isinstance(images, (list, tuple)) or len(images) < 2:
@@ -216,18 +215,16 @@ def each_image_has_a_grid(hits: Hits) -> Patch:
 
 
 def _model(module: str) -> Any:
-    return importlib.import_module(f"mlx_vlm.models.{module}").Model
+    return part(f"models.{module}").Model
 
 
-_ar: Any = importlib.import_module("mlx_vlm.generate.ar")
+_ar: Any = part("generate.ar")
 _FEATURES = "deepstack_visual_embeds"
 _MASK = "visual_pos_masks"
 # Arguments of the language model about each token; zero for text.
 _KINDS = (_MASK, "mm_token_type_ids", "token_type_ids")
 # What embedding gives, all of which the language model may need; the rest is the processor's.
-_EMBEDDED = frozenset(
-    importlib.import_module("mlx_vlm.models.base").InputEmbeddingsFeatures.__dataclass_fields__
-)
+_EMBEDDED = frozenset(part("models.base").InputEmbeddingsFeatures.__dataclass_fields__)
 
 Rows: TypeAlias = list[dict[str, Any]]
 
@@ -310,8 +307,8 @@ def features_are_aligned_with_tokens(hits: Hits) -> Patch:
         return right(self, *args, **options)
 
     models = (
-        importlib.import_module("mlx_vlm.models.qwen3_vl.language").Qwen3VLModel,
-        (importlib.import_module("mlx_vlm.models.qwen3_vl_moe.language").Qwen3VLMoEModel),
+        part("models.qwen3_vl.language").Qwen3VLModel,
+        (part("models.qwen3_vl_moe.language").Qwen3VLMoEModel),
     )
     return together(_before_merge(change), wrap_each(models, "__call__", called))
 
@@ -319,7 +316,7 @@ def features_are_aligned_with_tokens(hits: Hits) -> Patch:
 @mend("granite4-vision-features-by-offset", "granite4-vision-features-by-offset-joint")
 def features_are_cut_by_the_generator(hits: Hits) -> Patch:
     """Deep features and their mask are padded and cut with the tokens they belong to."""
-    language = importlib.import_module("mlx_vlm.models.granite4_vision.language")
+    language = part("models.granite4_vision.language")
 
     def aligned(row: dict[str, Any]) -> dict[str, Any]:
         features = row.get(_FEATURES)
@@ -479,7 +476,7 @@ def padding_is_cut_off_embeddings(hits: Hits) -> Patch:
 @mend("multi-modality-embeds-one-row")
 def each_prompt_is_embedded_alone(hits: Hits) -> Patch:
     """Of several prompts each is embedded with its own image, where its own image token is."""
-    model = importlib.import_module("mlx_vlm.models.multi_modality.multi_modality").Model
+    model = part("models.multi_modality.multi_modality").Model
 
     def embed(right: Right, self: Any, ids: mx.array, pixels: Any = None, **options: Any) -> Any:
         if pixels is None or len(ids) == 1:

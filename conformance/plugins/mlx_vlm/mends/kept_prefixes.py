@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,10 +13,11 @@ from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, replace, together, wrap
 from conformance.core.mends import mend
 from conformance.plugins.mlx_vlm import prefix_caching
+from conformance.plugins.mlx_vlm.library_parts import part
 
-_ar: Any = importlib.import_module("mlx_vlm.generate.ar")
-_apc: Any = importlib.import_module("mlx_vlm.apc")
-_caches: Any = importlib.import_module("mlx_vlm.models.cache")
+_ar: Any = part("generate.ar")
+_apc: Any = part("apc")
+_caches: Any = part("models.cache")
 
 
 @mend("apc-cold-rows-like-layer-0")
@@ -194,7 +194,7 @@ def images_in_a_list_are_hashed(hits: Hits) -> Patch:
     return wrap(_apc, "hash_image_payload", payload)
 
 
-_turboquant: Any = importlib.import_module("mlx_vlm.turboquant")
+_turboquant: Any = part("turboquant")
 _SEVERAL = 2  # axes
 
 
@@ -312,4 +312,4 @@ def a_kept_row_is_its_own_batch(hits: Hits) -> Patch:
             return entries[0]
         return found
 
-    return wrap(importlib.import_module("mlx_vlm.apc_adapters"), "merge_cache_entries", merged)
+    return wrap(part("apc_adapters"), "merge_cache_entries", merged)

@@ -11,6 +11,7 @@ import mlx.core as mx
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend
+from conformance.plugins.mlx_vlm.library_parts import part
 from conformance.plugins.mlx_vlm.mends.kept_prefixes import merged_chunks
 
 _LANGUAGES = ("mlx_vlm.models.qwen3_vl_moe.language", "mlx_vlm.models.qwen3_omni_moe.language")
@@ -23,7 +24,7 @@ _LANGUAGES = ("mlx_vlm.models.qwen3_vl_moe.language", "mlx_vlm.models.qwen3_omni
 )
 def masks_have_all_columns(hits: Hits) -> Patch:
     """The mask has as many columns as the keys, and a row that is left alone has its own offset."""
-    base = importlib.import_module("mlx_vlm.models.base")
+    base = part("models.base")
     whole: list[Any] = []
 
     def attention(right: Right, self: Any, x: Any, mask: Any = None, *args: Any, **kw: Any) -> Any:
@@ -58,7 +59,7 @@ def masks_have_all_columns(hits: Hits) -> Patch:
 
 
 def _language(family: str) -> Any:
-    return importlib.import_module(f"mlx_vlm.models.{family}.language")
+    return part(f"models.{family}.language")
 
 
 def _of_rows(offset: Any) -> bool:
@@ -152,7 +153,7 @@ def chunks_are_of_rows(hits: Hits) -> Patch:
             queries = (queries * call.scales).astype(queries.dtype)
         return right(queries, *args, **options)
 
-    chunked = importlib.import_module("mlx_vlm.models.cache").ChunkedKVCache
+    chunked = part("models.cache").ChunkedKVCache
     return together(
         # The cache of a row that was prefilled alone, which the generator refuses to join.
         replace(chunked, "merge", staticmethod(merged_chunks)),
@@ -179,7 +180,7 @@ def masks_have_an_axis_of_groups(hits: Hits) -> Patch:
 @mend("inkling-mask-beyond-float16", "inkling-mask-beyond-float16-joint")
 def padding_attends_to_something(hits: Hits) -> Patch:
     """A query of padding, whose keys are all masked by -inf, attends to all of them instead."""
-    language = importlib.import_module("mlx_vlm.models.inkling.language")
+    language = part("models.inkling.language")
 
     def masked(right: Right, *args: Any, **options: Any) -> mx.array:
         mask: mx.array = right(*args, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 from typing import Any
 
@@ -185,7 +184,7 @@ def hunyuan_has_cosines_in_the_dtype_that_asks(hits: Hits) -> Patch:
 
 
 def _language(family: str) -> Any:
-    return importlib.import_module(f"mlx_vlm.models.{family}.language")
+    return part(f"models.{family}.language")
 
 
 def _of_rows(offset: Any) -> bool:
@@ -279,7 +278,7 @@ def _limite(hits: Hits) -> Patch:
 @mend("moondream3-log-of-padding")
 def no_logarithm_of_padding(hits: Hits) -> Patch:
     """No logarithm is taken of the negative positions of padding."""
-    tau = importlib.import_module("mlx_vlm.models.moondream3.language").Tau
+    tau = part("models.moondream3.language").Tau
 
     def scale(right: Right, self: Any, states: Any, positions: Any) -> Any:
         hits.hit_if(bool((positions < 0).any()))
@@ -291,7 +290,7 @@ def no_logarithm_of_padding(hits: Hits) -> Patch:
 @mend("moondream3-one-padded-row")
 def one_row_has_its_own_offset(hits: Hits) -> Patch:
     """A padded row that is left alone goes on at its own offset, as rows of a batch do."""
-    language = importlib.import_module("mlx_vlm.models.moondream3.language")
+    language = part("models.moondream3.language")
     right = language.cache_position_offset
 
     def position(cache: Any) -> int:
@@ -308,7 +307,7 @@ def one_row_has_its_own_offset(hits: Hits) -> Patch:
 @mend("inkling-scaling-of-padding", "inkling-scaling-of-padding-joint")
 def scaling_goes_by_the_rows_positions(hits: Hits) -> Patch:
     """Queries of a padded row are scaled by the row's own positions, and not by the columns."""
-    language = importlib.import_module("mlx_vlm.models.inkling.language")
+    language = part("models.inkling.language")
     layer = threading.local()
 
     def called(right: Right, self: Any, x: Any, cache: Any = None, conv_mask: Any = None) -> Any:

@@ -17,6 +17,7 @@ from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, replace, together, wrap, wrap_each
 from conformance.core.mends import mend
 from conformance.plugins.mlx_vlm import compat
+from conformance.plugins.mlx_vlm.library_parts import part
 
 
 @mend("cache-list-last-layer", "cache-list-last-layer-behind")
@@ -43,7 +44,7 @@ def _quantizes_last(made: list[Any]) -> bool:
 @mend("qwen3-5-padding-of-quantized-rows")
 def padding_of_quantized_rows_is_masked(hits: Hits) -> Patch:
     """In a decode step of quantized rows a mask keeps each from its padding."""
-    module = importlib.import_module("mlx_vlm.models.qwen3_5.language")
+    module = part("models.qwen3_5.language")
 
     def attend(right: Right, self: Any, x: mx.array, mask: Any, cache: Any, *args: Any) -> Any:
         if isinstance(mask, str) and mask == "left_padded_decode" and hasattr(cache, "bits"):
@@ -76,7 +77,7 @@ def codes_are_decoded_for_soft_caps(hits: Hits) -> Patch:
 @mend("mllama-quantized-cross-attention", single_stream=True)
 def cross_attention_leaves_the_cache_alone(hits: Hits) -> Patch:
     """Cross attention goes without the cache, which it never fills; an empty one has no state."""
-    module = importlib.import_module("mlx_vlm.models.mllama.language")
+    module = part("models.mllama.language")
 
     def attend(right: Right, self: Any, *args: Any, **options: Any) -> Any:
         hits.hit_if(hasattr(options.get("cache"), "bits"))
@@ -223,10 +224,10 @@ class _RowsOfBothKinds:
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> list[mx.array]:
         found: dict[int, Any] = {}
-        for kind, part in self.parts.items():
+        for kind, entry in self.parts.items():
             rows = mx.array([row for row, own in enumerate(self.kinds) if own == kind])
-            got = part.update_and_fetch(keys[rows], values[rows])
-            found[kind] = part.dequantize(*got) if kind else got
+            got = entry.update_and_fetch(keys[rows], values[rows])
+            found[kind] = entry.dequantize(*got) if kind else got
         padded = {
             kind: [mx.pad(a.astype(keys.dtype), self._padding(kind)) for a in arrays]
             for kind, arrays in found.items()
@@ -252,11 +253,11 @@ class _RowsOfBothKinds:
     def extend(self, other: Any) -> None:
         self._given = None
         other = other if isinstance(other, _RowsOfBothKinds) else _RowsOfBothKinds(other)
-        for kind, part in other.parts.items():
+        for kind, entry in other.parts.items():
             if kind in self.parts:
-                self.parts[kind].extend(part)
+                self.parts[kind].extend(entry)
             else:
-                self.parts[kind] = part
+                self.parts[kind] = entry
         self.kinds += other.kinds
 
     def make_mask(self, N: int, return_array: bool = False, **options: Any) -> Any:  # noqa: ARG002, FBT001, FBT002, N803
@@ -266,7 +267,7 @@ class _RowsOfBothKinds:
 
     @property
     def _idx(self) -> int:
-        return int(max(part._idx for part in self.parts.values()))
+        return int(max(entry._idx for entry in self.parts.values()))
 
     @property
     def offset(self) -> mx.array:
@@ -274,8 +275,8 @@ class _RowsOfBothKinds:
 
     @offset.setter
     def offset(self, value: mx.array) -> None:
-        for kind, part in self.parts.items():
-            part.offset = value[mx.array([r for r, own in enumerate(self.kinds) if own == kind])]
+        for kind, entry in self.parts.items():
+            entry.offset = value[mx.array([r for r, own in enumerate(self.kinds) if own == kind])]
 
     @property
     def left_padding(self) -> mx.array:
@@ -285,17 +286,17 @@ class _RowsOfBothKinds:
 
     @property
     def state(self) -> list[Any]:
-        return self._given or [part.state for part in self.parts.values()]
+        return self._given or [entry.state for entry in self.parts.values()]
 
     @property
     def nbytes(self) -> int:
-        return sum(int(part.nbytes) for part in self.parts.values())
+        return sum(int(entry.nbytes) for entry in self.parts.values())
 
     def size(self) -> int:
         return self._idx
 
     def empty(self) -> bool:
-        return all(part.empty() for part in self.parts.values())
+        return all(entry.empty() for entry in self.parts.values())
 
     def _padding(self, kind: int) -> list[tuple[int, int]]:
         """All rows end at the same column."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ from mlx_vlm.models import ssm
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.core.mends import mend
+from conformance.plugins.mlx_vlm.library_parts import part
 
 # The arguments of a call for one token.
 Part = Callable[[Any, int], Any]
@@ -74,7 +74,7 @@ def _token(of: Any, at: int) -> Any:
 
 def _layers(hits: Hits, module: str, name: str) -> Patch:
     """The mended layers of a model, ``layer(x, ..., cache)``."""
-    owner = getattr(importlib.import_module(f"mlx_vlm.models.{module}.language"), name)
+    owner = getattr(part(f"models.{module}.language"), name)
 
     def layer(right: Right, self: Any, x: mx.array, *args: Any, **options: Any) -> Any:
         caches = [arg for arg in (*args, *options.values()) if hasattr(arg, "advance")]
@@ -92,7 +92,7 @@ def _layers(hits: Hits, module: str, name: str) -> Patch:
 
 def _linear_attention(hits: Hits) -> Patch:
     """Of ``bailing_moe_linear``, whose positions are an argument."""
-    owner = importlib.import_module("mlx_vlm.models.bailing_moe_linear.language").LinearAttention
+    owner = part("models.bailing_moe_linear.language").LinearAttention
 
     def layer(right: Right, self: Any, x: mx.array, mask: Any, cache: Any, *, offset: Any) -> Any:
         if cache is None:
@@ -110,7 +110,7 @@ def _linear_attention(hits: Hits) -> Patch:
 
 def _convolutions_of_keys(hits: Hits) -> Patch:
     """Of ``baichuan_m1``: nothing before the first token, and the last own key and value after."""
-    owner = importlib.import_module("mlx_vlm.models.baichuan_m1.language").Attention
+    owner = part("models.baichuan_m1.language").Attention
     call = threading.local()
 
     def convolved(right: Right, self: Any, u: mx.array, weights: Any, state: Any = None) -> Any:
@@ -148,7 +148,7 @@ def last_own(valid: mx.array, new: mx.array, old: mx.array | None) -> mx.array:
 
 def _first_tokens(hits: Hits) -> Patch:
     """Of ``recurrent_gemma``: a row whose states are zero is at its first token."""
-    owner = importlib.import_module("mlx_vlm.models.recurrent_gemma.language").RGLRU
+    owner = part("models.recurrent_gemma.language").RGLRU
 
     def unit(right: Right, self: Any, x: mx.array, cache: Any = None) -> Any:
         if cache is None:
@@ -172,7 +172,7 @@ def first_tokens_are_not_scaled(hits: Hits) -> Patch:
 @mend("bailing-moe-linear-offset-in-place")
 def offsets_stay_those_of_the_call(hits: Hits) -> Patch:
     """The attention cache counts on in a new array, so that all layers of a call use one offset."""
-    owner = importlib.import_module("mlx_vlm.models.bailing_moe_linear.language").Attention
+    owner = part("models.bailing_moe_linear.language").Attention
 
     def renewed(*args: Any) -> None:
         cache = args[-1]
@@ -228,7 +228,7 @@ def _last_column(valid: mx.array, hidden: mx.array, old: mx.array | None) -> mx.
 @mend("apc-zaya1-vl-state-of-padded-rows")
 def zaya1_vl_keeps_the_last_own_columns(hits: Hits) -> Patch:
     """What comes before a row's next token are its own last columns."""
-    module = importlib.import_module("mlx_vlm.models.zaya1_vl.language")
+    module = part("models.zaya1_vl.language")
     call = threading.local()
 
     def convolved(

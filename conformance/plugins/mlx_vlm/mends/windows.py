@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from typing import Any
 
 from mlx_vlm.models import cache as caches
@@ -12,6 +11,7 @@ from mlx_vlm.models.cache import BatchKVCache, BatchRotatingKVCache
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, replace, together, wrap
 from conformance.core.mends import mend
+from conformance.plugins.mlx_vlm.library_parts import part
 
 
 @mend("rotating-mask-while-rotated", "rotating-mask-while-rotated-in-prefill")
@@ -62,7 +62,7 @@ def trimmed_columns_are_cut_off(hits: Hits) -> Patch:
 @mend("laguna-ragged-drafts")
 def rows_accept_equally_many_drafts(hits: Hits) -> Patch:
     """All rows of a batch accept as many drafts as the row that accepts the fewest."""
-    model = importlib.import_module("mlx_vlm.models.laguna.language").LanguageModel
+    model = part("models.laguna.language").LanguageModel
 
     def needed(_: Any) -> bool:
         hits.hit()
