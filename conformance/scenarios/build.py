@@ -156,6 +156,6 @@ def one_by_one(
         together(request, when=gone(before.request_id))
         for before, request in itertools.pairwise(requests)
     ]
+    arrivals = (together(requests[0]), *later)
     # Options that are not given are left out of the schedule's JSON, too.
-    given = {} if options is None else {"options": options}
-    return Schedule(name, (together(requests[0]), *later), **given)
+    return Schedule(name, arrivals, options=options) if options else Schedule(name, arrivals)
