@@ -64,13 +64,13 @@ def cost_table(results: Iterable[CaseResult]) -> CostTable | None:
         return None
     rows = tuple(
         (name, contract, tuple(found.get((name, engine)) for engine in versions))
-        for name, contract in contracts().by_name.items()
+        for name, contract in contracts().items()
     )
     return CostTable(tuple(versions), tuple(versions.values()), rows)
 
 
 def _counted(results: Iterable[CaseResult]) -> Iterator[tuple[CaseResult, str, Cost]]:
-    known = contracts().by_name
+    known = contracts()
     for result in results:
         for schedule in result.schedules:
             for cost in schedule.costs:
