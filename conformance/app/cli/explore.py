@@ -14,8 +14,9 @@ from conformance.app.cli.consoles import new_console
 from conformance.app.cli.explore_families import chosen_pairs, expectations, registry
 from conformance.app.cli.explore_output import lines, summary
 from conformance.app.cli.false_alarms import look_for_false_alarms
-from conformance.app.cli.numbers import MINUTES, SEED
 from conformance.app.cli.options import (
+    MINUTES,
+    SEED,
     globs,
     jobs_option,
     json_lines,

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.cluster_option import cluster_option, helpers
-from conformance.app.cli.numbers import SECONDS
-from conformance.app.cli.options import globs, jobs_option
+from conformance.app.cli.options import SECONDS, globs, jobs_option
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.printing import say
 from conformance.app.cli.release_parts import environments

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.auto_explain import with_explanations
-from conformance.app.cli.numbers import SECONDS
 from conformance.app.cli.options import (
     EXISTING_FILE,
     EXISTING_FOLDER,
+    SECONDS,
     cores,
     family_files_option,
     power_files_option,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from conformance.app.cli.case_lookup import case_of
 from conformance.app.cli.models_output import plain_output
-from conformance.app.cli.numbers import SECONDS as FINITE
+from conformance.app.cli.options import SECONDS as FINITE
 from conformance.app.cli.options import (
     case_options,
-    case_settings,
     jobs_option,
     library_path_option,
 )
@@ -21,6 +21,7 @@ from conformance.app.cli.printing import say
 from conformance.app.cli.repro_issue import known_issue
 from conformance.app.cli.repro_known import known_script, known_scripts
 from conformance.app.pytest_plugin.setup import Setup, make_setup
+from conformance.app.run_settings import settings_of
 from conformance.checks.expectations import Defect, Expectations
 from conformance.core.verdict import CaseId
 from conformance.report.jsonl import write_lines
@@ -76,6 +77,7 @@ from conformance.tools.repro.search import SECONDS
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     *,
     case_id: str | None,
     unittest: bool,
@@ -88,10 +90,7 @@ def command(
     to: Path | None,
     tried: bool,
     jobs: int | None,
-    family_files: tuple[Path, ...],
-    plugins: tuple[str, ...],
-    expectations: Path | None,
-    no_expectations: bool,
+    **given: Any,
 ) -> None:
     """Write a failing case, or a known defect, as a script that needs only mlx and the library.
 
@@ -104,15 +103,8 @@ def command(
     if (case_id is None) == (known is None):
         raise click.UsageError("name a case, or known defects by --known")
     target = writable(out, "--out") if out else None
-    setup = make_setup(
-        case_settings(
-            engines=(CaseId.parse(case_id).engine,) if case_id and "/" in case_id else ("*",),
-            family_files=family_files,
-            plugins=plugins,
-            expectations=expectations,
-            no_expectations=no_expectations,
-        )
-    )
+    engine = CaseId.parse(case_id).engine if case_id and "/" in case_id else "*"
+    setup = make_setup(settings_of({**given, "engines": (engine,)}))
     if known is not None:
         ctx.exit(known_scripts(setup, known, folder=to, python=python, tried=tried, jobs=jobs))
     assert case_id is not None

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.parallel import as_they_come
-from conformance.app.pytest_plugin.options import Settings
 from conformance.app.pytest_plugin.setup import Setup, make_setup
+from conformance.app.run_settings import Settings
 from conformance.checks.expectations import Defect, Expectations
 from conformance.core.errors import ConformanceError, NoScriptError, ReproError
 from conformance.report.jsonl import write_lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from conformance.app.pytest_plugin.options import Settings
+from conformance.app.run_settings import Settings
 from conformance.core.unavailable import sentences
 from conformance.core.verdict import CaseResult
 from conformance.run.registry import Registry

@@ -14,8 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from conformance.app.cli.consoles import new_console
-from conformance.app.cli.numbers import SEED
-from conformance.app.cli.options import json_lines, library_path_option
+from conformance.app.cli.options import SEED, json_lines, library_path_option
 from conformance.app.cli.outputs import writable
 from conformance.core.errors import ConformanceError
 from conformance.power.caches.cache_defects import CacheDefect, explain, load_cache_defects, shows

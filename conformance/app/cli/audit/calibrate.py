@@ -11,8 +11,8 @@ import click
 from conformance.app.cli.audit.sensitivity_table import Measured, as_line, table, verdict
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.families import chosen_families
-from conformance.app.cli.numbers import SEED
 from conformance.app.cli.options import (
+    SEED,
     family_files_option,
     globs,
     jobs_option,

@@ -11,9 +11,10 @@ from typing import Any
 import click
 
 from conformance.app.cli.cluster_option import cluster_option
-from conformance.app.cli.numbers import SECONDS, SEED
 from conformance.app.cli.options import (
     EXISTING_FILE,
+    SECONDS,
+    SEED,
     globs,
     jobs_option,
     json_lines,

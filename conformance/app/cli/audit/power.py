@@ -14,9 +14,9 @@ from rich.console import Console
 from conformance.app.cli.audit.power_table import print_matrix
 from conformance.app.cli.cluster_option import Helpers, cluster_option, helpers
 from conformance.app.cli.consoles import new_console
-from conformance.app.cli.numbers import SEED
 from conformance.app.cli.options import (
     EXISTING_FILE,
+    SEED,
     globs,
     jobs_option,
     json_lines,

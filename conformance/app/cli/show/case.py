@@ -7,8 +7,8 @@ from pathlib import Path
 from conformance.app.cli.case_lookup import case_of, near
 from conformance.app.cli.models_output import plain_output
 from conformance.app.cli.printing import say
-from conformance.app.pytest_plugin.options import Settings
 from conformance.app.pytest_plugin.setup import make_setup
+from conformance.app.run_settings import Settings
 from conformance.core.errors import ConformanceError
 from conformance.core.verdict import CaseId, CaseResult
 from conformance.report.jsonl import read_results

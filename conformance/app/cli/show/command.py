@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
 from conformance.app.cli.options import (
     EXISTING_FILE,
     case_options,
-    case_settings,
     checkpoint_options,
     globs,
     library_path_option,
-    mends_option,
+    settings_options,
 )
 from conformance.app.cli.printing import say
 from conformance.app.cli.registries import registry_of
 from conformance.app.cli.show.case import recorded, run_one
 from conformance.app.cli.show.lists import KINDS, lists_of, print_lists
 from conformance.app.cli.show.overview import overview
+from conformance.app.run_settings import settings_of
 from conformance.core.errors import ConformanceError
 from conformance.core.nearest import did_you_mean
 from conformance.core.verdict import CaseId, encode
 from conformance.report import evidence_text
 from conformance.run.hosting import load_plugins
 from conformance.run.registry import Registry
-from conformance.tools.checkpoints.given import Given
 
 _KINDS = "|".join(KINDS)
 
@@ -49,23 +49,19 @@ _KINDS = "|".join(KINDS)
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; lists have more detail.")
 @checkpoint_options
-@mends_option
+@settings_options("no-mends")
 @case_options
 @library_path_option
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     *,
     what: str | None,
     engines: tuple[str, ...],
     source: Path | None,
     as_json: bool,
-    family_files: tuple[Path, ...],
-    plugins: tuple[str, ...],
-    expectations: Path | None,
-    no_expectations: bool,
-    no_mends: bool,
-    checkpoint: Given | None,
+    **given: Any,
 ) -> None:
     """Show what is installed, or the whole evidence of one case.
 
@@ -86,24 +82,17 @@ def command(
             result = recorded(what, source)
         else:
             case = CaseId.parse(what)
-            settings = case_settings(
-                engines=(case.engine,),
-                dtypes=(case.dtype,),
-                family_files=family_files,
-                plugins=plugins,
-                expectations=expectations,
-                no_expectations=no_expectations,
-                no_mends=no_mends,
-                checkpoint=checkpoint,
-            )
-            result = run_one(what, settings)
+            own = {"engines": (case.engine,), "dtypes": (case.dtype,)}
+            result = run_one(what, settings_of({**given, **own}))
         say(encode(result) if as_json else evidence_text(result))
         ctx.exit(0 if result.expected else 1)
-    if source or expectations or no_expectations or checkpoint:
+    if source or any(given[name] for name in ("model", "expectations", "no_expectations")):
         raise ConformanceError(
             "--from, --model, --expectations and --no-expectations go with a CASE_ID"
         )
-    registry = registry_of(load_plugins(plugins), family_files=family_files, faults=True)
+    registry = registry_of(
+        load_plugins(given["plugins"]), family_files=given["family_files"], faults=True
+    )
     _show_installed(registry, what, engines, as_json=as_json)
 
 

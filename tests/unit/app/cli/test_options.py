@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from conformance.app.cli.numbers import FACTOR, GIGABYTES, MINUTES, SECONDS
+from conformance.app.cli.options import FACTOR, GIGABYTES, MINUTES, SECONDS
 
 
 @pytest.mark.parametrize("kind", [SECONDS, MINUTES, GIGABYTES, FACTOR])
