@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from conformance.app.cli.consoles import new_console
-from conformance.app.cli.explore_families import registry
 from conformance.app.cli.parallel import in_processes
+from conformance.app.cli.registries import registry
 from conformance.core.schedule import Schedule
 from conformance.core.verdict import Verdict
 from conformance.report.jsonl import write_lines

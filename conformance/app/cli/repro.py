@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from conformance.app.cli.case_lookup import case_of
 from conformance.app.cli.models_output import plain_output
 from conformance.app.cli.options import SECONDS as FINITE
 from conformance.app.cli.options import (
@@ -18,8 +17,8 @@ from conformance.app.cli.options import (
 )
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.printing import say
-from conformance.app.cli.repro_issue import known_issue
-from conformance.app.cli.repro_known import known_script, known_scripts
+from conformance.app.cli.registries import case_of
+from conformance.app.cli.repro_known import known_issue, known_script, known_scripts
 from conformance.app.pytest_plugin.setup import Setup, make_setup
 from conformance.app.run_settings import settings_of
 from conformance.checks.expectations import Defect, Expectations

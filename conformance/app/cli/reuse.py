@@ -15,7 +15,7 @@ import msgspec
 
 from conformance.app.cli.options import EXISTING_FILE
 from conformance.app.cli.printing import say
-from conformance.app.pytest_plugin.not_played import not_played
+from conformance.app.pytest_plugin.result_collector import not_played
 from conformance.app.pytest_plugin.setup import Setup
 from conformance.core.verdict import CaseId, CaseResult
 from conformance.reference.store import write_cached

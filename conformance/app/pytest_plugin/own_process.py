@@ -23,7 +23,7 @@ from types import ModuleType
 import psutil
 import pytest
 
-from conformance.app.pytest_plugin.lost_device import with_device
+from conformance.app.pytest_plugin.device_memory import with_device
 from conformance.app.pytest_plugin.missing_results import crashed
 from conformance.app.pytest_plugin.setup import Setup, make_setup
 from conformance.app.pytest_plugin.worker_crashes import condense

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from conformance.app.cli.models_output import plain_output
 from conformance.app.cli.options import (
     EXISTING_FILE,
     case_options,
@@ -17,15 +18,15 @@ from conformance.app.cli.options import (
     settings_options,
 )
 from conformance.app.cli.printing import say
-from conformance.app.cli.registries import registry_of
-from conformance.app.cli.show.case import recorded, run_one
-from conformance.app.cli.show.lists import KINDS, lists_of, print_lists
-from conformance.app.cli.show.overview import overview
-from conformance.app.run_settings import settings_of
+from conformance.app.cli.registries import case_of, near, registry_of
+from conformance.app.cli.show.lists import KINDS, lists_of, overview, print_lists
+from conformance.app.pytest_plugin.setup import make_setup
+from conformance.app.run_settings import Settings, settings_of
 from conformance.core.errors import ConformanceError
 from conformance.core.nearest import did_you_mean
-from conformance.core.verdict import CaseId, encode
+from conformance.core.verdict import CaseId, CaseResult, encode
 from conformance.report import evidence_text
+from conformance.report.jsonl import read_results
 from conformance.run.hosting import load_plugins
 from conformance.run.registry import Registry
 
@@ -119,3 +120,34 @@ def _show_installed(
         say(json.dumps(lists, indent=2))
     else:
         print_lists(lists)
+
+
+# ``conformance show CASE_ID``: the whole evidence of one case ------------------------------------
+
+
+def recorded(case_id: str, source: Path) -> CaseResult:
+    """The case's result from a file.
+
+    Raises:
+        ResultError: the text is not a case id, or the file is malformed.
+        ConformanceError: the file has no such case.
+    """
+    case = str(CaseId.parse(case_id))
+    results = {result.case: result for result in read_results(source)}
+    if case not in results:
+        raise ConformanceError(f"{source} has no case {case}{near(case, results)}")
+    return results[case]
+
+
+def run_one(case_id: str, settings: Settings) -> CaseResult:
+    """Run just this case, in this process, and return its result.
+
+    Raises:
+        ConformanceError: there is no such case.
+    """
+    with plain_output():
+        setup = make_setup(settings)
+        for line in (*setup.notes, *setup.sweep()):
+            say(line, err=True)
+        case = case_of(setup.registry, case_id)
+        return setup.judge.diagnosed(case, setup.judge.judged(case, setup.session.run(case)))

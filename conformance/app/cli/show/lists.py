@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 
 from conformance.app.cli.consoles import new_console
-from conformance.app.cli.show.loaded_families import loaded_families
+from conformance.app.cli.parallel import in_processes
 from conformance.core.engine import Engine
+from conformance.core.errors import ModelError, Unsupported
+from conformance.core.family import Family
 from conformance.core.inventory import Account
+from conformance.core.library import Library
 from conformance.run.coverage import account
 from conformance.run.registry import Registry
 
@@ -182,3 +186,108 @@ def _cell(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return "" if value is None else str(value)
+
+
+# ``conformance show``: what is installed, in one screen, and useful next commands ----------------
+
+WIDTH = 79
+"""Column widths for a narrow terminal."""
+
+_NEXT = (
+    ("conformance show families|engines|scenarios|faults|plugins", "each by name"),
+    ("conformance run --family llama", "one family"),
+    ("conformance show mlx_lm/llama/ragged/float32/0", "one case in full"),
+)
+
+
+def overview(registry: Registry) -> str:
+    """Counts of families, engines, scenarios and plugins, and useful next commands."""
+    lines = list(_counts(registry))
+    width = max(len(call) for call, _ in _NEXT)
+    lines += ["", "Next:", *(f"  {call:<{width}}  {what}" for call, what in _NEXT)]
+    return "\n".join(lines)
+
+
+def _counts(registry: Registry) -> Iterator[str]:
+    families = Counter(library for library, _ in registry.families)
+    of_libraries = [f"{families[name]} of {name}" for name in registry.libraries]
+    yield _line(len(registry.families), "families", of_libraries)
+    yield _line(len(registry.engines), "engines", registry.engines)
+    yield _line(len(registry.scenarios), "scenarios", registry.scenarios)
+    yield _line(len(registry.plugins), "plugins", (plugin.name for plugin in registry.plugins))
+
+
+def _line(count: int, what: str, names: Iterable[str]) -> str:
+    return textwrap.fill(
+        f"{count:>4} {what:<10} {', '.join(names)}",
+        width=WIDTH,
+        subsequent_indent=" " * 16,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+# ``conformance show families --engine``: load each family and show its parts ---------------------
+
+
+def loaded_families(registry: Registry, patterns: tuple[str, ...]) -> dict[str, Any]:
+    """Tables by title: families, reasons for left-out scenarios, modules without a family.
+
+    Raises:
+        ConformanceError: a pattern matches no engine.
+    """
+    engines = [registry.engines[n] for n in registry.select_engines(patterns)]
+    subjects = [(e, f) for e in engines for f in registry.families_of(e)]
+    work = {(e.library, f.name): (registry.libraries[e.library], f) for e, f in subjects}
+    facts = dict(zip(work, _load_all(work), strict=True))
+    reasons = Counter[tuple[str, str, str]]()
+    rows = []
+    for engine, family in subjects:
+        left_out = registry.left_out(engine, family)
+        reasons.update((engine.name, name, why) for name, why in left_out.items())
+        rows.append(
+            {
+                "family": family.name,
+                "engine": engine.name,
+                "modalities": list(family.facts.modalities),
+                **facts[engine.library, family.name],
+                "window": family.facts.window,
+                "scenarios": [s.name for s in registry.scenarios_for(engine, family)],
+                "left out": list(left_out),
+            }
+        )
+    accounts = [account(registry, name) for name in sorted({e.library for e in engines})]
+    return {
+        "families loaded": rows,
+        "left out": [
+            {"engine": engine, "scenario": scenario, "families": count, "reason": why}
+            for (engine, scenario, why), count in sorted(reasons.items())
+        ],
+        "excluded": [
+            {"module": module, "reason": reason}
+            for found in accounts
+            for module, reason in sorted(found.excluded.items())
+        ],
+        "uncovered": [
+            {"library": found.library, "module": module}
+            for found in accounts
+            for module in found.uncovered
+        ],
+    }
+
+
+def _load_all(work: Mapping[Any, tuple[Library, Family]]) -> Iterator[dict[str, str]]:
+    return in_processes(_describe, list(work.values()), jobs=None, on_crash=_crashed)
+
+
+def _crashed(_: tuple[Library, Family]) -> dict[str, str]:
+    return {"caches": "its process crashed", "positions": ""}
+
+
+def _describe(subject: tuple[Library, Family]) -> dict[str, str]:
+    library, family = subject
+    try:
+        found = library.describe(library.load(family, dtype="float32", seed=0))
+    except (Unsupported, ModelError) as error:
+        return {"caches": str(error), "positions": ""}
+    return {"caches": ", ".join(found.caches), "positions": found.positions}

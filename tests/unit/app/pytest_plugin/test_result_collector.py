@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from conformance.app.pytest_plugin.not_played import not_played
+from conformance.app.pytest_plugin.result_collector import not_played
 from conformance.core.unavailable import Unavailable
 from conformance.run.registry import Registry
 

@@ -7,7 +7,7 @@ from miniatures.library import family
 from miniatures.right import ContinuousBatching
 from syrupy.data import Snapshot, SnapshotCollection
 
-from conformance.app.pytest_plugin.golden_snapshots import GoldenExtension
+from conformance.app.pytest_plugin.golden_items import GoldenExtension
 from conformance.core.errors import GoldenError
 from conformance.tools.golden.checking import check
 from conformance.tools.golden.format import load_golden, to_text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.app.pytest_plugin.nodeids import GOLDEN_NODE, SUITE_NODE, case_of, golden_of
+from conformance.app.pytest_plugin.options import GOLDEN_NODE, SUITE_NODE, case_of, golden_of
 
 CASE = "mlx_lm/llama/ragged/float32/0"
 

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from conformance.app.cli.audit.power_table import (
+from conformance.app.cli.audit.power import (
     by_class,
     candidates,
     closest,

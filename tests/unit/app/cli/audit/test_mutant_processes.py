@@ -1,6 +1,6 @@
 """Mutants on a cluster: given out some at a time, and what becomes of a part that is lost."""
 
-from conformance.app.cli.audit.mutant_parts import NO_COMPILE, Part, tried_by, try_part
+from conformance.app.cli.audit.mutant_processes import NO_COMPILE, Part, tried_by, try_part
 from conformance.power.mutants.choosing import Task
 from conformance.report.mutants import Fate, Mutant, MutantResult
 

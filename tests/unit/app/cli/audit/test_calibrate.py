@@ -5,7 +5,7 @@ import json
 import pytest
 from rich.console import Console
 
-from conformance.app.cli.audit.sensitivity_table import Measured, as_line, table, verdict
+from conformance.app.cli.audit.calibrate import Measured, as_line, table, verdict
 from conformance.core.sensitivity import Rounding, Sensitivity, Signal
 
 
