@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from conformance.core.errors import ResultError
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.cost_table import moved_costs
-from conformance.report.inner_coverage import less_covered
-from conformance.report.moved import moved
+from conformance.report.moved import less_covered, moved
 
 NOISE_FACTOR = 4.0
 """A change of noise by this factor is reported; run-to-run changes are far smaller."""

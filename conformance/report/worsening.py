@@ -10,9 +10,8 @@ import msgspec
 
 from conformance.core.verdict import CaseId, CaseResult, ScheduleResult, Verdict
 from conformance.report.comparison import by_case
-from conformance.report.inner_coverage import less_covered
 from conformance.report.jsonl import read_results
-from conformance.report.moved import moved
+from conformance.report.moved import less_covered, moved
 from conformance.report.outcome import Outcome, count
 
 

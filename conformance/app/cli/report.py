@@ -35,8 +35,7 @@ from conformance.report.joining import read_joined
 from conformance.report.jsonl import read_results, write_lines, write_results
 from conformance.report.junit import junit_xml
 from conformance.report.mutants import read_mutants
-from conformance.report.pages.extras import read_explanations, read_scripts
-from conformance.report.pages.material import Material, merged
+from conformance.report.pages.material import Material, merged, read_explanations, read_scripts
 from conformance.report.pages.site import write_site
 from conformance.report.servers import compatibility, with_table
 from conformance.report.trials import read_trials

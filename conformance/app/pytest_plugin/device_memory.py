@@ -19,7 +19,7 @@ from conformance.backend.memory import bytes_of_arrays, keep_cache_below, own_me
 from conformance.core.failures import device_lost, device_refused
 from conformance.core.memory_limit import EVERY_SECONDS, LEAST, SHARE
 from conformance.core.verdict import CaseResult, Finding, Verdict
-from conformance.report.not_playable import MACHINE
+from conformance.report.outcome import MACHINE
 
 _LINE = re.compile(r"device memory: (\d+) of (\d+)\n")
 

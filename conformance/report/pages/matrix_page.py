@@ -12,9 +12,14 @@ from conformance.core.inventory import Inventory
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.matrix import GLYPHS
 from conformance.report.message import worst
-from conformance.report.pages.environment import Page, render_page
-from conformance.report.pages.slugs import case_href
-from conformance.report.pages.words import MEANINGS, brief, shown
+from conformance.report.pages.environment import (
+    MEANINGS,
+    Page,
+    brief,
+    case_href,
+    render_page,
+    shown,
+)
 
 HERE = "matrix.html"
 

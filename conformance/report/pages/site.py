@@ -21,10 +21,9 @@ from conformance.report.pages import (
     trend_page,
 )
 from conformance.report.pages.case_page import render_case
-from conformance.report.pages.environment import Page, make_environment
+from conformance.report.pages.environment import Page, case_href, make_environment
 from conformance.report.pages.material import Material
 from conformance.report.pages.place import MARK, whole_folder
-from conformance.report.pages.slugs import case_href
 
 EXPLAINED = "explained/explanations.jsonl"
 """The pages' data on where cases begin to fail, for ``conformance report --explained``."""

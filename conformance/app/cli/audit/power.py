@@ -30,10 +30,18 @@ from conformance.core.errors import ConformanceError, ReportError
 from conformance.core.user_files import read_text
 from conformance.power import faults as own_faults
 from conformance.power.mutation.power import Unit, crashed, halves, trials
-from conformance.report.fault_table import with_faults
 from conformance.report.jsonl import ResultFile, write_lines
-from conformance.report.separation import LEAST, Separation, separations
-from conformance.report.trials import Kill, Outcome, Trial, encode, read_trials
+from conformance.report.trials import (
+    LEAST,
+    Kill,
+    Outcome,
+    Separation,
+    Trial,
+    encode,
+    read_trials,
+    separations,
+    with_faults,
+)
 from conformance.run.registry import Registry, select
 from conformance.run.selection import DTYPES
 

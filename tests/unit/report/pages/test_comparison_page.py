@@ -7,8 +7,7 @@ from conformance.core.errors import ResultError
 from conformance.core.verdict import Verdict
 from conformance.report.comparison import compare
 from conformance.report.pages.comparison_page import grids, render_comparison
-from conformance.report.pages.environment import make_environment
-from conformance.report.pages.slugs import case_href
+from conformance.report.pages.environment import case_href, make_environment
 
 WORSE, BETTER, GONE, NEW = (f"mlx_lm/llama/{name}/float32/0" for name in "wbgn")
 BEFORE = (make_result(WORSE), make_result(BETTER, Verdict.CRASH), make_result(GONE))

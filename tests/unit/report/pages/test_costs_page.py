@@ -5,9 +5,9 @@ from results_by_hand import make_result
 from conformance.core.contracts import Cost
 from conformance.core.inventory import Inventory
 from conformance.core.verdict import ScheduleResult, Verdict
+from conformance.report.pages.environment import case_href
 from conformance.report.pages.material import Material
 from conformance.report.pages.site import write_site
-from conformance.report.pages.slugs import case_href
 
 
 def counted(engine, count, verdict):

@@ -6,10 +6,8 @@ import results_by_hand
 
 from conformance.core.inventory import Inventory
 from conformance.core.verdict import Verdict
-from conformance.report.pages.environment import make_environment
+from conformance.report.pages.environment import case_href, make_environment, shown
 from conformance.report.pages.matrix_page import has_page, matrix_data, render_matrix
-from conformance.report.pages.slugs import case_href
-from conformance.report.pages.words import shown
 
 
 def case_of(data, row, column, index=0):

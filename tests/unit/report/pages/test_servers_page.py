@@ -5,9 +5,9 @@ from results_by_hand import make_finding, make_result
 
 from conformance.core.inventory import Inventory
 from conformance.core.verdict import ScheduleResult, Verdict
+from conformance.report.pages.environment import case_href
 from conformance.report.pages.material import Material
 from conformance.report.pages.site import write_site
-from conformance.report.pages.slugs import case_href
 
 RIGHT = msgspec.structs.replace(
     make_result("a_server/llama/served_ends/float32/0"),

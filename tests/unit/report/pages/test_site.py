@@ -8,8 +8,7 @@ import pytest
 import results_by_hand
 from html_pictures import make_explanation
 
-from conformance.report.pages.extras import read_explanations
-from conformance.report.pages.material import Material
+from conformance.report.pages.material import Material, read_explanations
 from conformance.report.pages.site import write_site
 
 

@@ -17,8 +17,7 @@ from conformance.app.cli.audit.power import (
     verdict,
 )
 from conformance.checks import CHECKS
-from conformance.report.separation import separations
-from conformance.report.trials import Kill, Outcome, Trial
+from conformance.report.trials import Kill, Outcome, Trial, separations
 
 
 def trial(fault, outcome=Outcome.KILLED, *kills, family="llama", fault_class="masks", **more):
