@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from conformance.app.cli.consoles import new_console
+from conformance.app.cli.consoles import new_console, new_table
 from conformance.app.cli.models_output import plain_output
 from conformance.app.cli.options import (
     family_files_option,
@@ -20,7 +20,6 @@ from conformance.app.cli.options import (
     library_path_option,
     plugins_option,
 )
-from conformance.app.cli.outputs import writable
 from conformance.app.cli.registries import case_of, near, registry_of
 from conformance.core.errors import ConformanceError
 from conformance.core.faults import Fault, Hits
@@ -77,7 +76,7 @@ def command(
     patterns: tuple[str, ...],
     families: tuple[str, ...],
     dtype: str,
-    json_file: Path | None,
+    target: Path | None,
     family_files: tuple[Path, ...],
     plugins: tuple[str, ...],
 ) -> None:
@@ -89,7 +88,6 @@ def command(
     """
     if bool(case_id) == bool(patterns) or (schedule and patterns):
         raise ConformanceError("explain either one CASE_ID, or defects by --faults")
-    target = writable(json_file, "--json") if json_file else None
     registry = registry_of(load_plugins(plugins), family_files=family_files, faults=True)
     console = new_console()
     if patterns:
@@ -222,7 +220,7 @@ def _place(where: Where) -> str:
 
 
 def _ingredients(found: Explanation) -> Table:
-    table = _table("", "ingredient", "", "without it", "how")
+    table = new_table("", "ingredient", "", "without it", "how")
     for item in found.ingredients:
         table.add_row(item.name, item.needed.value, item.verdict, item.how)
     return table
@@ -230,7 +228,7 @@ def _ingredients(found: Explanation) -> Table:
 
 def _layers(found: Explanation) -> Table:
     """One bar for each layer, scaled to the largest error."""
-    table = _table("\nerror along the layers, in that call", "layer", "relative", "noise", "")
+    table = new_table("\nerror along the layers, in that call", "layer", "relative", "noise", "")
     largest = max((layer.error or 0.0 for layer in found.layers), default=0.0)
     for layer in found.layers:
         share = 1.0 if layer.error is None else layer.error / largest if largest else 0.0
@@ -240,7 +238,7 @@ def _layers(found: Explanation) -> Table:
 
 
 def _relatives(found: Explanation) -> Table:
-    table = _table("\nlike", "class", "score", "known from", "defects")
+    table = new_table("\nlike", "class", "score", "known from", "defects")
     for relative in found.relatives:
         sources, faults = ", ".join(relative.sources[:3]), ", ".join(relative.faults[:3])
         table.add_row(relative.fault_class, f"{relative.score:g}", sources, faults)
@@ -282,10 +280,3 @@ def print_hits(console: Console, trials: Sequence[Trial]) -> None:
 def _share(some: Sequence[object], every: Sequence[object]) -> str:
     share = f" ({len(some) / len(every):.0%})" if every else ""
     return f"{len(some)} of {len(every)}{share}"
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name)
-    return table

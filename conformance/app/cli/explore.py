@@ -100,7 +100,7 @@ def command(
     fault: str | None,
     known: bool,
     corpus: Path | None,
-    json_file: Path | None,
+    target: Path | None,
     jobs: int | None,
     cluster: str | None,
 ) -> None:
@@ -113,7 +113,6 @@ def command(
     With --false-alarms, random schedules are run on engines and families without a known defect.
     Each finding is either a new defect or a false alarm: exit code 1.
     """
-    target = writable(json_file, "--json") if json_file else None
     if false_alarms:
         exploring: dict[str, object] = {"--minutes": minutes, "--examples": examples}
         exploring |= {"--fault": fault, "--known": known, "--corpus": corpus}

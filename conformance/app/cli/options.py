@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from conformance.app.cli.outputs import writable
 from conformance.app.run_settings import OPTIONS, Kind, Option
 from conformance.core import library_paths
 from conformance.core.devices import chosen
@@ -94,9 +95,13 @@ def globs(kind: str, text: str) -> Callable[[F], F]:
 
 
 def json_lines(text: str) -> Callable[[F], F]:
-    """``--json FILE``: the file to write results to."""
+    """``--json FILE``: the file to write results to, checked before the command begins."""
+
+    def checked(_: click.Context, __: click.Parameter, value: Path | None) -> Path | None:
+        return writable(value, "--json") if value else None
+
     kind = click.Path(dir_okay=False, path_type=Path)
-    return click.option("--json", "json_file", type=kind, metavar="FILE", help=text)
+    return click.option("--json", "target", type=kind, metavar="FILE", callback=checked, help=text)
 
 
 def power_files_option(text: str) -> Callable[[F], F]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.progress import track
 from rich.table import Table
 
-from conformance.app.cli.consoles import new_console
+from conformance.app.cli.consoles import new_console, new_table
 from conformance.app.cli.parallel import as_they_come
 from conformance.app.cli.registries import case_of
 from conformance.app.pytest_plugin.setup import Setup, make_setup
@@ -145,9 +145,9 @@ def _crashed(work: _Try) -> KnownScript:
 
 def table(made: list[KnownScript]) -> Table:
     """Each entry: its case, the size of its script, the output, or why there is no script."""
-    found = Table(box=None, pad_edge=False)
-    for name in ("known defect", "case", "requests", "lines", "said, or why there is none"):
-        found.add_column(name, justify="right" if name in ("requests", "lines") else "left")
+    numbers = ("requests", "lines")
+    names = ("known defect", "case", *numbers, "said, or why there is none")
+    found = new_table("", *names, right=numbers)
     for item in made:
         numbers = (str(item.requests), str(item.lines)) if item.shows else ("", "")
         found.add_row(item.entry, item.case, *numbers, item.said if item.shows else item.reason)
@@ -156,9 +156,7 @@ def table(made: list[KnownScript]) -> Table:
 
 def reasons(made: list[KnownScript]) -> Table:
     """The number of entries for each reason that there is no script."""
-    found = Table(box=None, pad_edge=False)
-    found.add_column("entries", justify="right")
-    found.add_column("why there is no script")
+    found = new_table("", "entries", "why there is no script", right=("entries",))
     for reason, names in without(made).items():
         found.add_row(str(len(names)), reason)
     return found

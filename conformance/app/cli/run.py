@@ -6,7 +6,7 @@ import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 import httpx2
@@ -21,6 +21,7 @@ from conformance.app.cli.options import (
     jobs_option,
     library_path_option,
     settings_options,
+    stacked,
 )
 from conformance.app.cli.output_options import Output, output_options
 from conformance.app.cli.outputs import report_place, writable
@@ -71,8 +72,14 @@ def server_options(function: F) -> F:
             named_server.named()
         return function(*args, engines=engines, model=model, **more)
 
-    made: Any = call
-    for option in (
+    return stacked(
+        click.option(
+            "--url",
+            metavar="URL",
+            help="The server that --engine http asks, such as http://127.0.0.1:8080. --model is "
+            "then the server's name of its model. Default: the first model that it lists.",
+        ),
+        click.option("--remote", is_flag=True, help="Allow a server of --url on another machine."),
         click.option(
             "--requests",
             type=click.IntRange(1, _MOST),
@@ -80,17 +87,7 @@ def server_options(function: F) -> F:
             help="The most requests to send to the server of --url. Default: "
             f"{named_server.MOST_REQUESTS:,} for another machine, no limit for this machine.",
         ),
-        click.option("--remote", is_flag=True, help="Allow a server of --url on another machine."),
-        click.option(
-            "--url",
-            metavar="URL",
-            help="The server that --engine http asks, such as http://127.0.0.1:8080. --model is "
-            "then the server's name of its model. Default: the first model that it lists.",
-        ),
-    ):
-        made = option(made)
-    decorated: F = made
-    return decorated
+    )(cast("F", call))
 
 
 def _reach(url: str) -> None:

@@ -12,7 +12,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from conformance.app.cli.consoles import new_console
+from conformance.app.cli.consoles import new_console, new_table
 from conformance.app.cli.options import (
     SEED,
     family_files_option,
@@ -21,7 +21,6 @@ from conformance.app.cli.options import (
     json_lines,
     library_path_option,
 )
-from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import in_processes
 from conformance.app.cli.registries import chosen_families, registry_of
 from conformance.core.errors import ConformanceError, ModelError, Unsupported
@@ -58,7 +57,7 @@ def command(
     dtype: str,
     seed: int,
     write: bool,
-    json_file: Path | None,
+    target: Path | None,
     jobs: int | None,
     family_files: tuple[Path, ...],
 ) -> None:
@@ -71,7 +70,6 @@ def command(
     """
     if write and (dtype != "float32" or seed):
         raise ConformanceError("--write: recipes are made for float32 and seed 0 only")
-    target = writable(json_file, "--json") if json_file else None
     registry = registry_of(family_files=family_files)
     chosen = chosen_families(registry, registry.select_engines(engines), families)
     console = new_console()
@@ -161,10 +159,10 @@ class Measured:
 
 def table(measured: Sequence[Measured]) -> Table:
     """Each family's smallest signal for each kind of small defect, its noise and the ratio."""
-    found = Table(box=None, pad_edge=False)
-    found.add_column("family", no_wrap=True)
-    for name in (*KINDS, "noise", "ratio", "tokens"):
-        found.add_column(name, justify="right", no_wrap=True)
+    numbers = (*KINDS, "noise", "ratio", "tokens")
+    found = new_table("", "family", *numbers, right=numbers)
+    for column in found.columns:
+        column.no_wrap = True
     found.add_column("", overflow="fold")
     for item in measured:
         style = "" if item.good else "bold red"

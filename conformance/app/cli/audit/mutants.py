@@ -16,7 +16,7 @@ from rich.table import Table
 
 from conformance.app.cli.audit.mutant_processes import NO_COMPILE, recorded, tried_by
 from conformance.app.cli.cluster_option import Helpers, cluster_option, helpers
-from conformance.app.cli.consoles import new_console
+from conformance.app.cli.consoles import new_console, new_table
 from conformance.app.cli.options import (
     EXISTING_FILE,
     SECONDS,
@@ -25,8 +25,8 @@ from conformance.app.cli.options import (
     jobs_option,
     json_lines,
     library_path_option,
+    stacked,
 )
-from conformance.app.cli.outputs import writable
 from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError
 from conformance.power.mutants.choosing import Task
@@ -61,7 +61,7 @@ class Wanted:
     resume: bool
     reviewed: Path | None
     unreached: bool
-    json_file: Path | None
+    target: Path | None
     sources: tuple[Path, ...]
     jobs: int | None
     cluster: str | None
@@ -146,11 +146,7 @@ def mutant_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **options: Any) -> Any:
         return function(*args, wanted=Wanted(**options))
 
-    made: Any = call
-    for option in reversed(_OPTIONS):
-        made = option(made)
-    decorated: Callable[..., Any] = made
-    return decorated
+    return stacked(*_OPTIONS)(call)
 
 
 @click.command("mutants")
@@ -171,7 +167,7 @@ def command(ctx: click.Context, *, wanted: Wanted) -> None:
     conformance audit mutants --unreached
     """  # noqa: D301
     console = new_console()
-    target = writable(wanted.json_file, "--json") if wanted.json_file else None
+    target = wanted.target
     if wanted.sources:
         found, ended = read_mutants(wanted.sources), True
         if target:
@@ -321,11 +317,9 @@ def table(results: Sequence[MutantResult], title: str) -> Table:
     """
     met = tally(results).counts
     fates = [fate for fate in Fate if met[fate] or fate in (Fate.KILLED, Fate.SURVIVED)]
-    made = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    made.add_column("module", no_wrap=True)
-    for fate in fates:
-        made.add_column(fate.value, justify="right")
-    made.add_column("killed of reached", justify="right")
+    counted = (*fates, "killed of reached")
+    made = new_table(title, "module", *counted, right=counted)
+    made.columns[0].no_wrap = True
     for module, own in by_module(results).items():
         made.add_row(module.removeprefix(f"{title}/"), *_cells(own, fates))
     made.add_row("all", *_cells(results, fates), style="bold")

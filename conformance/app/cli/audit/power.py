@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from conformance.app.cli.cluster_option import Helpers, cluster_option, helpers
-from conformance.app.cli.consoles import new_console
+from conformance.app.cli.consoles import new_console, new_table
 from conformance.app.cli.options import (
     EXISTING_FILE,
     SEED,
@@ -23,7 +23,7 @@ from conformance.app.cli.options import (
     json_lines,
     library_path_option,
 )
-from conformance.app.cli.outputs import places
+from conformance.app.cli.outputs import writable
 from conformance.app.cli.registries import registry_of
 from conformance.checks import CHECKS
 from conformance.core.errors import ConformanceError, ReportError
@@ -100,7 +100,7 @@ def command(
     every_scenario: bool,
     dtype: str,
     seed: int,
-    json_file: Path | None,
+    target: Path | None,
     sources: tuple[Path, ...],
     table_file: Path | None,
     jobs: int | None,
@@ -113,7 +113,7 @@ def command(
     exit code 1, also if some faults cannot be imported. After an interruption, the exit code is 2,
     and the results so far are reported.
     """
-    target, table_file = places((json_file, "--json"), (table_file, "--table"))
+    table_file = writable(table_file, "--table") if table_file else None
     console = new_console()
     if sources:
         found, ended, lacking = read_trials(sources), True, False
@@ -261,22 +261,14 @@ def print_matrix(console: Console, trials: Sequence[Trial]) -> None:
 
 def by_class(trials: Sequence[Trial], title: str) -> Table:
     """For each class of faults, how many pairs of fault and family were killed and survived."""
-    table = _table(title, "class")
-    for name in ("faults", "killed", "survived", "hidden", "not applicable"):
-        table.add_column(name, justify="right")
+    counted = ("faults", "killed", "survived", "hidden", "not applicable")
+    table = new_table(title, "class", *counted, right=counted)
     groups: dict[str, list[Trial]] = defaultdict(list)
     for trial in trials:
         groups[trial.fault_class].append(trial)
     for name, group in sorted(groups.items()):
         table.add_row(name, *_counts(group))
     table.add_row("all", *_counts(trials), style="bold")
-    return table
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name)
     return table
 
 
@@ -288,7 +280,7 @@ def _counts(trials: Sequence[Trial]) -> list[str]:
 def faintest(trials: Sequence[Trial]) -> Table:
     """The kills with the smallest signal over noise."""
     kills = [(kill.ratio, t, kill) for t in trials for kill in t.kills if kill.ratio is not None]
-    table = _table("faintest kills", "signal / noise", "fault", "family", "scenario", "checks")
+    table = new_table("faintest kills", "signal / noise", "fault", "family", "scenario", "checks")
     for ratio, trial, kill in sorted(kills, key=lambda item: item[0])[:_FAINTEST]:
         where = f"{trial.engine}/{trial.family}"
         table.add_row(f"{ratio:.3g}", trial.fault, where, kill.scenario, ", ".join(kill.checks))
@@ -298,7 +290,7 @@ def faintest(trials: Sequence[Trial]) -> Table:
 def closest(apart: Sequence[Separation]) -> Table:
     """The families with the smallest separation."""
     title = f"separation: the closest of {len(apart)} families"
-    table = _table(title, "separation", "family", "smallest signal", "largest noise", "of fault")
+    table = new_table(title, "separation", "family", "smallest signal", "largest noise", "of fault")
     for item in apart[:_FAINTEST]:
         figures = (f"{item.signal:.3g}", f"{item.noise:.3g}")
         table.add_row(f"{item.value:.3g}", f"{item.engine}/{item.family}", *figures, item.fault)
