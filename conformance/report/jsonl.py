@@ -16,11 +16,11 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from conformance.core.errors import ResultError
+from conformance.core.errors import ConformanceError, ResultError
 from conformance.core.missing_library import lacking
 from conformance.core.output_files import is_stream, target_of, write_whole
 from conformance.core.run_header import RunHeader, decode_header, encode_header
-from conformance.core.user_files import MOST_BYTES, read_text
+from conformance.core.user_files import MOST_BYTES, read_text, typed_json
 from conformance.core.verdict import (
     CaseResult,
     Verdict,
@@ -30,6 +30,7 @@ from conformance.core.verdict import (
 from conformance.report.message import RULE
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class ResultFile(Generic[R]):
@@ -133,6 +134,25 @@ def _only_writer(path: Path, partial: Path) -> FileIO:
                 file.seek(file.truncate(0))
                 return file
         file.close()  # the other run ended in between and removed its file
+
+
+def read_records(
+    path: Path, kind: type[T], what: str, failed: type[ConformanceError]
+) -> Iterator[T]:
+    """The records of a file with one in each line; of a ``.partial`` file, the whole lines.
+
+    Args:
+        what: why a line is refused: ``not a result of ...``.
+
+    Raises:
+        ConformanceError: of the type ``failed``; it cannot be read, or a line is no such record.
+    """
+    lines = read_text(path, failed, most=MOST_BYTES).split("\n")
+    if path.suffix == ".partial":
+        lines = lines[:-1]  # text after the last newline was being written when the run ended
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield typed_json(line, kind, f"{path}, line {number}: {what}", failed)
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

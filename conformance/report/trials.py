@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from conformance.core.errors import ResultError
-from conformance.core.user_files import MOST_BYTES, read_text, typed_json
+from conformance.report.jsonl import read_records
 from conformance.report.markdown import between, code, one_line, table
 
 
@@ -95,20 +95,10 @@ def read_trials(paths: Iterable[Path]) -> tuple[Trial, ...]:
     Raises:
         ResultError: a file cannot be read, or a line is not a trial; the message names it.
     """
-    found: dict[tuple[str, str, str, str, int], Trial] = {}
-    for path in paths:
-        lines = read_text(path, ResultError, most=MOST_BYTES).split("\n")
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                trial = _decode(line, f"{path}, line {number}")
-                key = (trial.fault, trial.engine, trial.family, trial.dtype, trial.seed)
-                found[key] = trial
-    return tuple(found.values())
-
-
-def _decode(line: str, where: str) -> Trial:
     what = "not a result of `conformance audit power`"
-    return typed_json(line, Trial, f"{where}: {what}", ResultError)
+    trials = (trial for path in paths for trial in read_records(path, Trial, what, ResultError))
+    found = {(t.fault, t.engine, t.family, t.dtype, t.seed): t for t in trials}
+    return tuple(found.values())
 
 
 # The separation of faults and rounding: a family's smallest signal over its largest noise --------

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-import jinja2
-
 from conformance.core.picture import Compared, Picture
 from conformance.core.verdict import CaseResult
 from conformance.report.cascades import Cascade
@@ -16,7 +14,7 @@ from conformance.report.explanation import Explanation
 from conformance.report.message import measures, message_parts, where, worst
 from conformance.report.pages import charts
 from conformance.report.pages.charts import Bar, Chart
-from conformance.report.pages.environment import MEANINGS, Page, case_href, case_slug, render_page
+from conformance.report.pages.environment import MEANINGS, Renderer, case_href, case_slug
 from conformance.report.pages.timeline import STYLES, Timeline, timeline_of
 
 T = TypeVar("T")
@@ -51,9 +49,8 @@ class Number:
 
 def render_case(
     result: CaseResult,
-    environment: jinja2.Environment,
+    renderer: Renderer,
     *,
-    pages: tuple[Page, ...],
     cause: Cascade | None = None,
     explanation: Explanation | None = None,
     script: str | None = None,
@@ -68,11 +65,9 @@ def render_case(
     picture = result.picture
     compared = picture.compared if picture else None
     finding = worst(result)
-    return render_page(
-        environment,
+    return renderer.page(
         "case.html.j2",
-        here=case_href(result.case),
-        pages=pages,
+        case_href(result.case),
         result=result,
         meaning=MEANINGS[result.verdict],
         parts=message_parts(result),

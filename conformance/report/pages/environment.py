@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
@@ -46,23 +46,22 @@ def make_environment() -> jinja2.Environment:
     return environment
 
 
-def render_page(
-    environment: jinja2.Environment,
-    template: str,
-    *,
-    here: str,
-    pages: tuple[Page, ...],
-    **context: Any,
-) -> str:
-    """The text of one page.
+@dataclass(frozen=True)
+class Renderer:
+    """Renders the pages of one report; ``pages`` is its navigation."""
 
-    Args:
-        here: the page's path in the report's folder, ``cases/x.html``.
-        pages: the navigation.
-        context: the template's own variables.
-    """
-    root = "../" * here.count("/")
-    return environment.get_template(template).render(here=here, root=root, pages=pages, **context)
+    pages: tuple[Page, ...] = ()
+    environment: jinja2.Environment = field(default_factory=make_environment)
+
+    def page(self, template: str, here: str, **context: Any) -> str:
+        """The text of one page.
+
+        Args:
+            here: the page's path in the report's folder, ``cases/x.html``.
+            context: the template's own variables.
+        """
+        made = self.environment.get_template(template)
+        return made.render(here=here, root="../" * here.count("/"), pages=self.pages, **context)
 
 
 def _finalized(value: Any) -> Any:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from conformance.core.errors import ReportError
 from conformance.core.inventory import Inventory
-from conformance.core.user_files import read_text, typed_json
+from conformance.core.user_files import read_text
 from conformance.core.verdict import CaseResult
 from conformance.report.cascades import Cascade, cascades
 from conformance.report.cost_table import CostTable, cost_table
 from conformance.report.explanation import Explanation
+from conformance.report.jsonl import read_records
 from conformance.report.mutants import MutantResult
 from conformance.report.pages.environment import case_slug
 from conformance.report.servers import Compatibility, compatibility
@@ -86,20 +87,16 @@ def read_explanations(folder: Path) -> dict[str, Explanation]:
     """The output of ``conformance explain --json``, by case id; only without a fault.
 
     Raises:
-        ReportError: a ``.json`` or ``.jsonl`` file cannot be read, or is not such output; names the
-            ReportError: a ``.json`` or ``.jsonl`` file cannot be read, or is not such output; the
-            message
+        ReportError: a ``.json`` or ``.jsonl`` file cannot be read, or is not such output; the
+            message names it.
     """
-    found = {}
-    for path in sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")]):
-        for number, line in enumerate(_text(path).split("\n"), start=1):
-            if not line.strip():
-                continue
-            where = f"{path}, line {number}: not the output of `conformance explain --json`"
-            explanation = typed_json(line, Explanation, where, ReportError)
-            if not explanation.fault:  # with a fault it does not explain the case without it
-                found[explanation.case] = explanation
-    return found
+    what = "not the output of `conformance explain --json`"
+    return {
+        found.case: found
+        for path in sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")])
+        for found in read_records(path, Explanation, what, ReportError)
+        if not found.fault  # with a fault it does not explain the case without it
+    }
 
 
 def read_scripts(folder: Path, results: Iterable[CaseResult]) -> dict[str, str]:
@@ -117,9 +114,5 @@ def read_scripts(folder: Path, results: Iterable[CaseResult]) -> dict[str, str]:
         defects = (result.known or "").replace("-", "_").split(", ")
         path = next((there[n] for n in (case_slug(result.case), *defects) if n in there), None)
         if path is not None:
-            found[result.case] = _text(path)
+            found[result.case] = read_text(path, ReportError)
     return found
-
-
-def _text(path: Path) -> str:
-    return read_text(path, ReportError)

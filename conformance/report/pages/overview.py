@@ -7,17 +7,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import jinja2
-
 from conformance.core.inventory import Inventory
 from conformance.core.invocation import Invocation
 from conformance.core.verdict import CaseResult, Verdict
+from conformance.report.comparison import versions_of
 from conformance.report.left_out import behind_known
 from conformance.report.matrix import Cell, Matrix, Row, matrices
 from conformance.report.message import new_verdict
 from conformance.report.outcome import count, tallies
 from conformance.report.pages import comparison_page
-from conformance.report.pages.environment import MEANINGS, Page, render_page
+from conformance.report.pages.environment import MEANINGS, Renderer
 from conformance.report.pages.material import Material
 from conformance.report.trials import LEAST, Outcome, Separation, Trial, separations
 
@@ -50,17 +49,13 @@ class Power:
         return LEAST[self.dtype]
 
 
-def render_overview(
-    material: Material, environment: jinja2.Environment, *, pages: tuple[Page, ...]
-) -> str:
+def render_overview(material: Material, renderer: Renderer) -> str:
     """The page's text."""
     results, inventory = material.results, material.inventory
     unexpected = sum(not result.expected for result in results)
-    return render_page(
-        environment,
+    return renderer.page(
         "overview.html.j2",
-        here=HERE,
-        pages=pages,
+        HERE,
         headline=headline(len(results), unexpected, material.missing, len(material.problems)),
         good=not (unexpected or material.missing or material.problems),
         problems=material.problems,
@@ -82,7 +77,7 @@ def render_overview(
         power=power(material.trials),
         known=known(results),
         behind=behind_known(results).sentence,
-        versions=versions(results),
+        versions=list(versions_of(results).items()),
         seconds=sum(result.seconds for result in results),
         forward_seconds=sum(result.forward_seconds for result in results),
     )
@@ -131,15 +126,6 @@ def runs(results: Sequence[CaseResult]) -> list[tuple[Invocation | None, int]]:
     found = Counter(result.invocation for result in results)
     known = sorted((run, count) for run, count in found.items() if run is not None)
     return [*known, *([(None, found[None])] if found[None] else [])]
-
-
-def versions(results: Sequence[CaseResult]) -> list[tuple[str, list[str]]]:
-    """Each package's versions, and the devices; several if the results are of several runs."""
-    found: dict[str, set[str]] = {}
-    for result in results:
-        for name, version in {**result.versions, "device": result.device}.items():
-            found.setdefault(name, set()).add(version)
-    return [(name, sorted(values)) for name, values in sorted(found.items())]
 
 
 # Counts for each engine and dtype: how many cases exist, were run, and are proven ----------------

@@ -25,7 +25,7 @@ from conformance.report.pages.case_page import (
     render_case,
     tokens,
 )
-from conformance.report.pages.environment import case_href, make_environment, shown
+from conformance.report.pages.environment import Renderer, case_href, shown
 
 PAGES = ()
 
@@ -50,11 +50,11 @@ class Read(HTMLParser):
         return [value for key, value in self.attributes if key == name]
 
 
-ENVIRONMENT = make_environment()  # once: it compiles the templates
+RENDERER = Renderer(PAGES)  # once: it compiles the templates
 
 
 def page(result, **more):
-    return Read(render_case(result, ENVIRONMENT, pages=PAGES, **more))
+    return Read(render_case(result, RENDERER, **more))
 
 
 def test_the_five_parts_are_those_of_the_terminal():

@@ -10,6 +10,7 @@ from conformance.core.verdict import Verdict
 from conformance.report.pages.environment import (
     MEANINGS,
     Page,
+    Renderer,
     brief,
     case_href,
     case_slug,
@@ -17,7 +18,6 @@ from conformance.report.pages.environment import (
     matrix_link,
     nats,
     number,
-    render_page,
     shown,
 )
 
@@ -69,7 +69,7 @@ def test_links_lead_to_the_top_from_anywhere(environment, here, root):
         )
     )
     pages = (Page("index.html", "Overview"), Page("matrix.html", "Matrix"))
-    text = render_page(environment, "x", here=here, pages=pages)
+    text = Renderer(pages, environment).page("x", here)
     assert f'href="{root}matrix.html">Matrix' in text
     assert f'href="{root}assets/style.css"' in text
     assert text.count('aria-current="page"') == (here == "index.html")

@@ -10,7 +10,7 @@ from conformance.core.inventory import Inventory
 from conformance.core.invocation import Invocation
 from conformance.core.verdict import Verdict
 from conformance.report.matrix import Cell
-from conformance.report.pages.environment import case_href, make_environment
+from conformance.report.pages.environment import Renderer, case_href
 from conformance.report.pages.material import Material
 from conformance.report.pages.overview import (
     COLOURS,
@@ -22,7 +22,6 @@ from conformance.report.pages.overview import (
     render_overview,
     runs,
     small_matrices,
-    versions,
 )
 from conformance.report.trials import Kill, Outcome, Trial
 
@@ -50,7 +49,7 @@ def test_the_headline_is_one_sentence(counts, text):
 def test_what_is_not_whole_is_not_green(changes):
     right = (results_by_hand.make_result(),)
     material = Material(right, Inventory(), **changes)
-    page = render_overview(material, make_environment(), pages=())
+    page = render_overview(material, Renderer())
     assert '<p class="headline bad">1 case as expected, 1 ' in page
     assert all(problem in page for problem in changes.get("problems", ()))
 
@@ -76,14 +75,6 @@ def test_a_case_of_several_defects_counts_for_each():
         for n, text in enumerate(("b, a", "b", None))
     ]
     assert known(results) == [("b", 2), ("a", 1)]
-
-
-def test_versions_of_several_runs_are_all_reported():
-    results = [
-        results_by_hand.make_result(versions={"mlx": "1"}),
-        results_by_hand.make_result(versions={"mlx": "2"}, device="gpu"),
-    ]
-    assert versions(results) == [("device", ["cpu (made by hand)", "gpu"]), ("mlx", ["1", "2"])]
 
 
 def test_each_run_has_its_cases_in_order_of_time():
@@ -116,7 +107,7 @@ def test_many_runs_are_counted():
 
 def overview(results, inventory, trials=()):
     material = Material(tuple(results), inventory, trials=tuple(trials))
-    return render_overview(material, make_environment(), pages=())
+    return render_overview(material, Renderer())
 
 
 def test_without_a_power_file_the_page_says_so():
