@@ -19,7 +19,7 @@ from conformance.app.cli.options import (
 )
 from conformance.app.cli.printing import say
 from conformance.app.cli.registries import case_of, near, registry_of
-from conformance.app.cli.show.lists import KINDS, lists_of, overview, print_lists
+from conformance.app.cli.show_lists import KINDS, lists_of, overview, print_lists
 from conformance.app.pytest_plugin.setup import make_setup
 from conformance.app.run_settings import Settings, settings_of
 from conformance.core.errors import ConformanceError
