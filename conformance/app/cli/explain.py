@@ -20,7 +20,7 @@ from conformance.app.cli.options import (
     library_path_option,
     plugins_option,
 )
-from conformance.app.cli.registries import case_of, near, registry_of
+from conformance.app.cli.registries import case_of, named_families, near, registry_of
 from conformance.core.errors import ConformanceError
 from conformance.core.faults import Fault, Hits
 from conformance.core.verdict import CaseId
@@ -160,11 +160,8 @@ def _hits(
 
 def _families(registry: Registry, engine: str, patterns: tuple[str, ...]) -> list[str]:
     """The families that options name, else the quick tier's."""
-    known = registry.families_of(registry.engines[engine])
-    if patterns:
-        named = set(select((f.name for f in registry.families.values()), patterns, what="family"))
-        return [family.name for family in known if family.name in named]
-    return [family.name for family in known if family.facts.quick]
+    found = named_families(registry, engine, patterns)
+    return [family.name for family in found if patterns or family.facts.quick]
 
 
 # Prints explanations, and how often they were right, as text and tables --------------------------

@@ -73,6 +73,16 @@ def chosen_families(
     ]
 
 
+def named_families(registry: Registry, engine: str, patterns: tuple[str, ...]) -> list[Family]:
+    """The families that globs name and the engine can decode; without globs, all of these.
+
+    Raises:
+        ConformanceError: a glob matches no family of any engine.
+    """
+    named = set(select((f.name for f in registry.families.values()), patterns, what="family"))
+    return [f for f in registry.families_of(registry.engines[engine]) if f.name in named]
+
+
 # Finds the case that a command's argument names --------------------------------------------------
 
 
@@ -125,13 +135,10 @@ def chosen_pairs(
     Raises:
         ConformanceError: there is no such pair, or a glob matches nothing.
     """
-    names = (name for _, name in registry().families)
-    chosen = set(select(names, families, what="family"))
     pairs = [
         (engine, family.name)
         for engine in registry().select_engines(engines)
-        for family in registry().families_of(registry().engines[engine])
-        if family.name in chosen
+        for family in named_families(registry(), engine, families)
     ]
     found = [pair for pair in pairs if known or clean(expectations(), *pair)]
     if not found:

@@ -24,7 +24,7 @@ from conformance.app.cli.options import (
     library_path_option,
 )
 from conformance.app.cli.outputs import writable
-from conformance.app.cli.registries import registry_of
+from conformance.app.cli.registries import named_families, registry_of
 from conformance.checks import CHECKS
 from conformance.core.errors import ConformanceError, ReportError
 from conformance.core.user_files import read_text
@@ -200,8 +200,11 @@ def _units(
         if engine not in wanted:
             continue
         names = tuple(fault.key for fault in chosen if fault.engine == engine)
-        for family in _families(registry, engine, families, quick=quick):
-            units.append(Unit(engine, family, "float32", 0, names))
+        units += [
+            Unit(engine, family.name, "float32", 0, names)
+            for family in named_families(registry, engine, families)
+            if family.facts.quick or not quick
+        ]
     return units
 
 
@@ -216,14 +219,6 @@ def _parts(units: list[Unit]) -> list[Unit]:
         for start in range(0, len(unit.faults), _FAULTS_OF_PART)
     )
     return [part for _, part in sorted(parts, key=lambda pair: pair[0])]
-
-
-def _families(
-    registry: Registry, engine: str, patterns: tuple[str, ...], *, quick: bool
-) -> list[str]:
-    families = registry.families_of(registry.engines[engine])
-    wanted = set(select((f.name for f in registry.families.values()), patterns, what="family"))
-    return [f.name for f in families if f.name in wanted and (f.facts.quick or not quick)]
 
 
 @cache
