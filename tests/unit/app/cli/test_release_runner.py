@@ -1,6 +1,6 @@
 """A release in parts: its families are shared out, and what comes back is one column."""
 
-from conformance.app.cli.release_parts import Ran, run_on_cluster, run_part
+from conformance.app.cli.release_runner import Ran, run_on_cluster, run_part
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.tools.releases.pins import Release, parse_pins
 from conformance.tools.releases.release_run import Choice, Column
