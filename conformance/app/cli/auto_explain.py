@@ -24,7 +24,7 @@ from conformance.report import Outcome, duration
 from conformance.report.explanation import Explanation
 from conformance.report.message import worst
 from conformance.report.outcome import count
-from conformance.report.pages.extras import read_explanations
+from conformance.report.pages.material import read_explanations
 from conformance.scenarios import Scenario
 
 EXPLAIN_SECONDS = 60.0

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.app.pytest_plugin.options import Settings, settings
+from conformance.app.pytest_plugin.options import settings
+from conformance.app.run_settings import Settings
 from conformance.checks.expectations import Expectations, load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family

@@ -9,7 +9,7 @@ from miniatures.wrong import AttendsToPadding
 
 from conformance.core.family import Facts, Family
 from conformance.core.verdict import MOST_FINDINGS, CaseId, Verdict
-from conformance.report.headline import ODD_ONE_OUT
+from conformance.report.cascades import ODD_ONE_OUT
 from conformance.run.diagnosis import diagnose
 from conformance.run.judging.judge import brief_for
 from conformance.run.odd_one_out import odd_one_out

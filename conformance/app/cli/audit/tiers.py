@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 import msgspec
-from rich.table import Table
 
-from conformance.app.cli.consoles import new_console
+from conformance.app.cli.consoles import new_console, new_table
 from conformance.app.cli.options import EXISTING_FILE, power_files_option
 from conformance.app.cli.printing import say
 from conformance.app.cli.registries import registry_of
@@ -135,10 +134,8 @@ def _today() -> str:
 
 def _show(registry: Registry, data: TierData, found: Kills) -> None:
     families = _families(registry)
-    table = Table(box=None, pad_edge=False, title_justify="left")
-    for name, justify in (("tier", "left"), ("library", "left"), ("faults caught", "right")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    table.add_column("of the time", justify="right")
+    numbers = ("faults caught", "of the time")
+    table = new_table("", "tier", "library", *numbers, right=numbers)
     for name, choices in data.tiers.items():
         caught = killed_in(found, tiers.Tier(name, choices), families)
         for library, choice in choices.items():
