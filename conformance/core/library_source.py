@@ -7,9 +7,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
-import os
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from conformance.core.library_paths import MODULES
+from conformance.core.processes import git
 
 _VERSION = re.compile(r"""^__version__\s*(?::\s*str\s*)?=\s*["']([^"']+)["']""", re.M)
 _DIGITS = 8
@@ -137,13 +136,7 @@ def _described(folder: Path, module: str) -> str:
 
 def _git(folder: Path, *words: str) -> str:
     """Output of git; empty if it is not installed, or the folder is not in a repository."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    command = ["git", "-C", str(folder), *words]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, env=kept, check=False)
-    except OSError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return (git(folder, *words) or "").strip()
 
 
 def _digest(folder: Path) -> str:

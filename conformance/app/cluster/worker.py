@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 from distributed import get_worker
 
 from conformance.app.cluster.child import ANSWER, ASKED
 from conformance.app.cluster.facts import difference, facts
-from conformance.core.processes import describe_exit, end_tree
+from conformance.core.processes import describe_exit, run_to_end
 
 _LOOK_SECONDS = 0.2
 _PRINTED = "printed"
@@ -60,19 +57,8 @@ def do_apart(work: Callable[[Any], Any], item: Any, wanted_still: Callable[[], b
         folder = Path(name)
         (folder / ASKED).write_bytes(pickle.dumps((work, item)))
         command = [sys.executable, "-m", "conformance.app.cluster.child", name, str(os.getpid())]
-        with (folder / _PRINTED).open("wb") as printed:
-            child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed
-            )
-        try:
-            while child.poll() is None and wanted_still():
-                time.sleep(_LOOK_SECONDS)
-        finally:
-            if child.poll() is None:
-                end_tree(psutil.Process(child.pid))
-            code = child.wait()
+        done = run_to_end(command, apart=False, go_on=wanted_still, every=_LOOK_SECONDS)
         if (folder / ANSWER).is_file():
             return pickle.loads((folder / ANSWER).read_bytes())
-        text = (folder / _PRINTED).read_text(encoding="utf-8", errors="replace").strip()
-        said = text.splitlines()[-1] if text else ""
-        return Ended(": ".join(filter(None, (describe_exit(code), said))))
+        ended = done.why if done.code is None else describe_exit(done.code)
+        return Ended(": ".join(filter(None, (ended, done.last_line))))
