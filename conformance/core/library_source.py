@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.metadata
 import importlib.util
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from conformance.core.content_keys import folder_digest
 from conformance.core.library_paths import MODULES
 from conformance.core.processes import git
 
@@ -140,13 +139,4 @@ def _git(folder: Path, *words: str) -> str:
 
 
 def _digest(folder: Path) -> str:
-    whole = hashlib.sha256()
-    for part in _parts(folder):
-        whole.update(part)
-    return whole.hexdigest()[:_DIGITS]
-
-
-def _parts(folder: Path) -> Iterator[bytes]:
-    for path in sorted(folder.rglob("*.py")):
-        yield str(path.relative_to(folder)).encode()
-        yield path.read_bytes()
+    return folder_digest(folder, kinds={".py"})[:_DIGITS]

@@ -10,9 +10,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from conformance.core.content_keys import file_digest
 from conformance.core.kernel_caches import VARIABLES
 from conformance.core.processes import run_to_end
-from conformance.reference.installed_files import file_digest, signature
+from conformance.reference.installed_files import signature
 
 # Variables that no result depends on. All others count, including unknown ones.
 _IGNORED = frozenset(

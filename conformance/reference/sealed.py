@@ -13,6 +13,7 @@ import hmac
 import os
 import secrets
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from conformance.reference.store import check_file, remove, write_cached
@@ -63,6 +64,35 @@ class SealedFolder:
         """
         if not self.distrusted:
             write_cached(path, self._tag(path, data) + data)
+
+    def drop_old(
+        self,
+        most: float,
+        *,
+        pattern: str = "*",
+        size: Callable[[os.stat_result], float] = lambda _: 1,
+        keep: Path | None = None,
+    ) -> None:
+        """Remove what was used the longest time ago.
+
+        Args:
+            most: the sum of sizes that may stay; by default a count.
+            pattern: of the names that count.
+            size: of one file or folder.
+            keep: it counts, but stays.
+        """
+        found = []
+        for path in self.folder.glob(pattern):
+            with contextlib.suppress(OSError):  # another process has just removed it
+                status = path.stat()
+                found.append((status.st_mtime_ns, size(status), path))
+        total = sum(size for _, size, _ in found)
+        for _, its, path in sorted(found):
+            if total <= most:
+                break
+            if path != keep:
+                remove(path)
+                total -= its
 
     def _tag(self, path: Path, data: bytes) -> bytes:
         name = str(path.relative_to(self.folder)).encode()

@@ -8,7 +8,6 @@ afterwards is reported, removed, and made again.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import json
 import shutil
@@ -24,6 +23,7 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from conformance.core import output_files
+from conformance.core.content_keys import text_digest
 from conformance.core.numerics import Envelope
 from conformance.core.trace import Stream
 
@@ -54,7 +54,7 @@ def oracle_cache(cache: Path, digest: str, made_by: Mapping[str, str]) -> Oracle
         digest: the checkpoint's digest.
         made_by: versions, device and dtype: everything else that the numbers depend on.
     """
-    folder = folder_of(cache, digest) / _hash(json.dumps(dict(made_by), sort_keys=True))
+    folder = folder_of(cache, digest) / text_digest(json.dumps(dict(made_by), sort_keys=True))
     return OracleCache(
         ArrayFiles(folder / "streams", arrays_of_stream, stream_of),
         ArrayFiles(folder / "noise", arrays_of_envelope, envelope_of),
@@ -132,7 +132,7 @@ class ArrayFiles(MutableMapping[Any, T], Generic[T]):
             raise KeyError(key) from error
 
     def _path(self, key: Any) -> Path:
-        return self._folder / f"{_hash(repr(key))}.npz"
+        return self._folder / f"{text_digest(repr(key))}.npz"
 
 
 def write_cached(path: Path, data: bytes) -> None:
@@ -195,10 +195,6 @@ def remove_damaged(path: Path, error: Exception) -> str:
         remove(path)
     reason = " ".join(str(error).split()) or type(error).__name__
     return f"{path}: the cached oracle is damaged ({reason}); it is made again"
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _key_array(key: Any) -> np.ndarray:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import conformance
 from conformance.checks.expectations.loading import OWN
+from conformance.core.content_keys import folder_digest
 from conformance.core.library_source import versions_of
 
 PACKAGES = ("mlx", "mlx-lm", "mlx-vlm", "transformers", "numpy", "pytest")
@@ -24,22 +24,9 @@ def facts() -> dict[str, str]:
     found = {"Python": ".".join(platform.python_version_tuple()[:2])}
     for package in PACKAGES:
         found |= versions_of(package)
-    return found | {_SOURCE: digest(Path(conformance.__file__).parent, OWN)}
-
-
-def digest(*folders: Path) -> str:
-    """A digest of the code and data in these folders."""
-    whole = hashlib.sha256()
-    for part in (part for folder in folders for part in _parts(folder)):
-        whole.update(part)
-    return whole.hexdigest()[:_DIGITS]
-
-
-def _parts(folder: Path) -> Iterator[bytes]:
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in _KINDS and path.is_file():
-            yield path.relative_to(folder).as_posix().encode()
-            yield path.read_bytes()
+    own = Path(conformance.__file__).parent
+    code = folder_digest(own, OWN, kinds=_KINDS)[:_DIGITS]
+    return found | {_SOURCE: code}
 
 
 def difference(mine: Mapping[str, str], others: Mapping[str, str], where: str) -> str:

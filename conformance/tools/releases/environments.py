@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import shutil
 import sys
@@ -16,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from conformance.core.content_keys import text_digest
 from conformance.core.errors import ReleaseError
 from conformance.core.processes import Done, run_to_end
 from conformance.tools.releases import package
@@ -102,7 +102,7 @@ def _made(release: Release, pins: Mapping[str, str], cache: Path) -> Path:
     wanted = [requirement(name, version) for name, version in pins.items()]
     wanted += package.needs({*LIBRARIES, "mlx", *pins})
     interpreter = f"{sys.executable} {sys.version}"
-    key = hashlib.sha256("\n".join([interpreter, *sorted(wanted)]).encode()).hexdigest()[:12]
+    key = text_digest(interpreter, *sorted(wanted))[:12]
     folder = cache / f"{release.library}-{release.version}-{key}"
     if folder.is_dir():
         return folder

@@ -6,9 +6,10 @@ import time
 import pytest
 from results_by_hand import make_result
 
+from conformance.core.content_keys import digest
 from conformance.core.verdict import CaseId
 from conformance.reference import installed_files
-from conformance.reference.installed_files import Digests, digest
+from conformance.reference.installed_files import Digests
 from conformance.run.reuse import result_store
 from conformance.run.reuse.result_store import ResultStore
 
