@@ -23,10 +23,6 @@ def other_token(script, name, step, *, moved=0.0):
     return runner_up
 
 
-def test_a_right_play_has_no_finding():
-    assert check_free(Script().play()) == []
-
-
 def test_a_token_within_the_noise_is_a_tie():
     script = Script(margins={2: 1e-6})
     token = other_token(script, "a", 2, moved=2e-6)

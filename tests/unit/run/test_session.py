@@ -8,7 +8,7 @@ from miniatures.wrong import WRONG
 
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.family import Facts, Family
-from conformance.core.verdict import MOST_FINDINGS, CaseId, Verdict, decode, encode
+from conformance.core.verdict import CaseId, Verdict, decode, encode
 from conformance.plugins.servers.http import HttpLibrary
 from conformance.run.registry import Registry
 from conformance.run.session import Session
@@ -145,30 +145,6 @@ def test_a_server_that_fails_before_any_batch_is_no_library(session, monkeypatch
         monkeypatch.setattr(type(library), "blamed", HttpLibrary.blamed)
     (finding,) = run(session, "window").evidence
     assert finding.cause.startswith("the server, or what answers at its address, fails before")
-
-
-def test_evidence_comes_worst_first_and_is_bounded(session):
-    result = run(session, "wide", engine="HidesLogprobs")
-    assert result.verdict is Verdict.PROTOCOL
-    assert len(result.evidence) == MOST_FINDINGS
-    result = run(session, "ragged", engine="NanInPadding")
-    severities = [finding.verdict.severity for finding in result.evidence]
-    assert severities == sorted(severities, reverse=True)
-
-
-def test_a_finding_without_a_cause_gets_the_ingredient_of_its_rung(session):
-    result = run(session, "ragged", engine="RowZeroOffset")
-    drift = next(f for f in result.evidence if f.check == "forced")
-    assert drift.cause == "what this rung adds: prompts of unequal length: padding"
-    nan = run(session, "ragged", engine="NanInPadding").evidence[0]
-    assert nan.cause == "a padded or unwritten position took part in a sum"
-
-
-def test_the_first_bad_step_is_that_of_any_finding(session):
-    result = run(session, "ragged", engine="DriftsALittle")
-    assert result.first_bad_step == 0
-    late = run(session, "early_finish", engine="SwapsRowsAfterFilter")
-    assert late.first_bad_step > 0
 
 
 def test_time_is_booked_by_phase(session):
