@@ -2,19 +2,14 @@
 
 import pytest
 from miniatures.library import ToyLibrary
-from miniatures.model import VOCAB
 from miniatures.right import ContinuousBatching
+from miniatures.sessions import toy_family, toy_session
 from miniatures.wrong import WRONG
 
 from conformance.core.errors import ModelError, Unsupported
-from conformance.core.family import Facts, Family
 from conformance.core.verdict import CaseId, Verdict, decode, encode
 from conformance.plugins.servers.http import HttpLibrary
-from conformance.run.registry import Registry
 from conformance.run.session import Session
-from conformance.scenarios import LADDER
-
-ENGINES = (ContinuousBatching, *(engine for engine in WRONG))
 
 LACK = "libGL.so.1: cannot open shared object file: No such file or directory"
 
@@ -44,23 +39,9 @@ class Broken(ToyLibrary):
 
 @pytest.fixture
 def session():
-    engines = {}
-    for engine in ENGINES:
-        name = "right" if engine is ContinuousBatching else engine.__name__
-        engines[name] = type(engine.__name__, (engine,), {"name": name})
+    engines = {"right": ContinuousBatching} | {engine.__name__: engine for engine in WRONG}
     names = ("calm", "beyond", "torn", "lacking", "one", "two", "three")
-    return Session(
-        Registry(
-            libraries={"toy": Broken()},
-            families={
-                ("toy", n): Family(n, Facts(library="toy"), {"vocab_size": VOCAB}) for n in names
-            },
-            engines=engines,
-            scenarios={scenario.name: scenario for scenario in LADDER},
-            faults={},
-            plugins=(),
-        )
-    )
+    return toy_session(engines, library=Broken(), families=[toy_family(name) for name in names])
 
 
 def run(session, scenario="ragged", *, family="calm", engine="right", seed=0):
