@@ -10,8 +10,7 @@ from pathlib import Path
 from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.reference.oracle_file import OracleFile
-from conformance.reference.sealed import SealedFolder
-from conformance.reference.store import unwritable
+from conformance.reference.sealed import SealedFolder, unwritable
 
 # A hash of everything that a family's oracle depends on, from library, family, dtype and seed;
 # ``None`` if unknown: then nothing is stored.

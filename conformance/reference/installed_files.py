@@ -15,7 +15,7 @@ import msgspec
 
 from conformance.core.content_keys import file_digest
 from conformance.core.user_cache import user_cache
-from conformance.reference.store import write_cached
+from conformance.reference.sealed import write_cached
 
 Signature = tuple[int, int, int, int]
 """Size in bytes, time of change of contents and of the inode in ns, inode."""

@@ -7,12 +7,8 @@ afterwards is reported, removed, and made again.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
-import shutil
-import stat
-import tempfile
 import warnings
 import zipfile
 import zlib
@@ -26,6 +22,7 @@ from conformance.core import output_files
 from conformance.core.content_keys import text_digest
 from conformance.core.numerics import Envelope
 from conformance.core.trace import Stream
+from conformance.reference.sealed import check_file, remove, unwritable, write_cached
 
 # No library fits. diskcache is unmaintained and pickles, joblib.Memory pickles, too: a file that
 # somebody else wrote could run code. safetensors would do as the format, but has no checksum.
@@ -135,32 +132,6 @@ class ArrayFiles(MutableMapping[Any, T], Generic[T]):
         return self._folder / f"{text_digest(repr(key))}.npz"
 
 
-def write_cached(path: Path, data: bytes) -> None:
-    """Write a file of a cache, whose folder is made if it does not exist.
-
-    Files that killed processes left in the folder are removed.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    output_files.sweep(path.parent)
-    # A lost file is made again.
-    output_files.replace_whole(path, data, lasting=False)
-
-
-def unwritable(folder: Path, error: OSError) -> str:
-    """The sentence for a cache that can't be written: a run works without it."""
-    return f"{folder}: nothing can be cached there ({error.strerror}); each run makes it anew"
-
-
-def why_unwritable(cache: Path) -> str | None:
-    """A sentence if ``cache`` can't be used, which is made if it does not exist."""
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=cache):
-            return None
-    except OSError as error:
-        return unwritable(cache, error)
-
-
 def read_arrays(path: Path | BinaryIO) -> Arrays:
     """The arrays of a file, by name; ``DAMAGE`` lists what a damaged file raises."""
     if isinstance(path, Path):
@@ -168,25 +139,6 @@ def read_arrays(path: Path | BinaryIO) -> Arrays:
     # Reading a member to its end compares its checksum.
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
-
-
-def check_file(path: Path) -> None:
-    """Check that a file can be read without blocking for ever, as a pipe would.
-
-    Raises:
-        OSError: it is not a file, or does not exist.
-    """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError("it is no file")
-
-
-def remove(path: Path) -> None:
-    """Remove a file of a cache, or whatever is in its place, if permitted."""
-    with contextlib.suppress(OSError):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
 
 
 def remove_damaged(path: Path, error: Exception) -> str:

@@ -31,7 +31,7 @@ from conformance.core.user_files import (
     read_object,
     typed,
 )
-from conformance.reference.store import write_cached
+from conformance.reference.sealed import write_cached
 
 INDEX = "model.safetensors.index.json"
 # A header is JSON; this is the format's own limit, in bytes.

@@ -256,83 +256,44 @@ class Measured:
         return envelope(level, few=len(self.calls) <= self.few)
 
 
-def test_the_floor_is_enough_for_what_is_well_within_it():
-    noise = Measured(8 * EXACT, 16 * EXACT)
-    found, used = noise.settle(ENOUGH * EXACT)
-    assert (found.within_noise, used.measured, noise.calls) == (True, False, [])
+NEAR, OVER, HUGE = 0.99 * FACTOR, 1.01 * FACTOR, 2 * HOPELESS
+BETWEEN = (ENOUGH_OF_FEW + ENOUGH) / 2
 
 
-def test_what_is_not_well_within_the_floor_is_compared_with_the_measured_noise():
-    """Else the worst figure of right engines would be one over a floor, just below the limit."""
-    noise = Measured(2 * EXACT, 16 * EXACT)
-    found, used = noise.settle(0.99 * FACTOR * EXACT)
-    assert used.measured
-    assert found.ratio[0] == pytest.approx(0.99 * FACTOR / 2)
-    assert noise.calls == [2 * EXACT]
-
-
-def test_what_is_not_well_within_few_runs_is_compared_with_many():
-    noise = Measured(EXACT, 3 * EXACT)
-    found, _ = noise.settle(0.99 * FACTOR * EXACT)
-    assert noise.calls == [EXACT, 3 * EXACT]
-    assert found.ratio[0] == pytest.approx(0.99 * FACTOR / 3)
-
-
-def test_many_runs_that_show_no_more_leave_the_verdict():
-    assert Measured(EXACT, EXACT).settle(0.99 * FACTOR * EXACT)[0].within_noise
-    assert not Measured(EXACT, EXACT).settle(1.01 * FACTOR * EXACT)[0].within_noise
-
-
-def test_what_lies_within_few_runs_needs_no_more():
-    noise = Measured(4 * EXACT, 8 * EXACT, few=1)
-    found, _ = noise.settle(4 * EXACT)
-    assert (found.within_noise, noise.calls) == (True, [4 * EXACT])
-
-
-def test_few_runs_are_enough_only_well_within_what_they_show():
-    """With few, a tighter limit: what lies between it and the usual one needs the usual runs."""
-    between = (ENOUGH_OF_FEW + ENOUGH) / 2
-    noise = Measured(4 * EXACT, 8 * EXACT, few=1)
-    noise.settle(between * 4 * EXACT)
-    assert noise.calls == [4 * EXACT, 8 * EXACT]
-    usual = Measured(4 * EXACT, 8 * EXACT)
-    usual.settle(between * 4 * EXACT)
-    assert usual.calls == [4 * EXACT]
-
-
-def test_what_leaves_few_runs_is_judged_by_the_usual_noise():
-    """So a ratio above one is of the usual noise, and few runs never judge a defect."""
-    noise = Measured(EXACT, 2 * EXACT, few=1)
-    found, used = noise.settle(1.01 * ENOUGH * EXACT)
-    assert noise.calls == [EXACT, 2 * EXACT]
-    assert (found.within_noise, used.usual) == (True, True)
-    assert found.ratio[0] == pytest.approx(1.01 * ENOUGH / 2)
-
-
-def test_nothing_is_hopeless_by_few_runs():
-    noise = Measured(EXACT, HOPELESS * EXACT, few=1)
-    assert noise.settle(2 * HOPELESS * EXACT)[0].within_noise
+@pytest.mark.parametrize(
+    ("levels", "few", "times", "within", "calls"),
+    [
+        ((8, 16), 0, ENOUGH, True, 0),  # the floor is enough for what is well within it
+        # Else the worst figure of right engines would be one over a floor, just below the limit.
+        ((2, 16), 0, NEAR, True, 1),
+        ((1, 3), 0, NEAR, True, 2),
+        # Many runs that show no more leave the verdict.
+        ((1, 1), 0, NEAR, True, 2),
+        ((1, 1), 0, OVER, False, 2),
+        ((4, 8), 1, 4, True, 1),  # what lies within few runs needs no more
+        # With few, a tighter limit: what lies between it and the usual one needs the usual runs.
+        ((4, 8), 1, 4 * BETWEEN, True, 2),
+        ((4, 8), 0, 4 * BETWEEN, True, 1),
+        # A ratio above one is of the usual noise: few runs never judge a defect.
+        ((1, 2), 1, 1.01 * ENOUGH, True, 2),
+        ((1, HOPELESS), 1, HUGE, True, 2),
+        ((1, 1024), 0, HUGE, False, 1),  # a defect is measured once and no more
+        ((HOPELESS,), 0, HUGE, True, 1),  # far beyond the floor, and still noise
+        ((1024, 10240), 0, np.nan, False, 0),
+    ],
+)
+def test_noise_is_measured_as_far_as_the_difference_needs_it(levels, few, times, within, calls):
+    noise = Measured(*(level * EXACT for level in levels), few=few)
+    found, used = noise.settle(times * EXACT)
+    assert found.within_noise is within
+    assert noise.calls == [level * EXACT for level in levels[:calls]]
+    assert used.measured is bool(calls)
+    if calls:
+        assert used.usual is (calls > few)
+        assert found.ratio[0] == pytest.approx(times / levels[calls - 1])
 
 
 def test_two_noises_show_what_either_shows():
     both = envelope(3.0, 1.0, 9.0, few=True).wider_by(envelope(2.0, 4.0))
     assert both.top.tolist() == both.full.tolist() == [3.0, 4.0]
     assert both.usual
-
-
-def test_a_defect_is_measured_once_and_no_more():
-    noise = Measured(EXACT, 1.0)
-    found, _ = noise.settle(2 * HOPELESS * EXACT)
-    assert not found.within_noise
-    assert noise.calls == [EXACT]
-
-
-def test_a_difference_far_beyond_the_floor_may_still_be_noise():
-    noise = Measured(HOPELESS * EXACT)
-    assert noise.settle(2 * HOPELESS * EXACT)[0].within_noise
-
-
-def test_nothing_is_measured_for_nan():
-    noise = Measured(1.0, 10.0)
-    assert not noise.settle(np.nan)[0].within_noise
-    assert noise.calls == []

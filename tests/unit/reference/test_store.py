@@ -12,7 +12,8 @@ import pytest
 
 from conformance.core.numerics import Envelope
 from conformance.core.trace import Stream
-from conformance.reference.store import folder_of, oracle_cache, sweep, why_unwritable, write_cached
+from conformance.reference.sealed import why_unwritable, write_cached
+from conformance.reference.store import folder_of, oracle_cache, sweep
 
 MADE_BY = {"mlx": "1.0", "device": "cpu", "dtype": "float32"}
 KEY = (b'{"prompt":[1,2]}', 1, None, None, None)
@@ -135,7 +136,7 @@ class Hostile:
 
 def test_what_sigkill_left_in_a_cache_is_removed_by_the_next_run(tmp_path):
     code = (
-        "import os, pathlib, signal, sys; from conformance.reference.store import write_cached\n"
+        "import os, pathlib, signal, sys; from conformance.reference.sealed import write_cached\n"
         "pathlib.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "write_cached(pathlib.Path(sys.argv[1]), b'whole')\n"
     )
