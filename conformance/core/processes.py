@@ -147,7 +147,7 @@ def run_to_end(
     go_on: Callable[[], bool] = lambda: True,
     every: float = _LOOK_SECONDS,
 ) -> Done:
-    """Run a command until it ends; whatever happens, none of its processes is left.
+    """Run a command until it ends; if it is ended before, so are all processes that it started.
 
     Args:
         command, environment, folder: as in ``start``.

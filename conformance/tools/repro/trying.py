@@ -20,7 +20,7 @@ _SECONDS = 120
 
 @dataclass(frozen=True)
 class Tried:
-    """The result of a script: its exit code, ``None`` if it took too long, and its output."""
+    """The result of a script: its output, and its exit code; ``None`` if it was ended."""
 
     code: int | None
     output: str
@@ -74,6 +74,8 @@ def try_script(text: str, *, python: str = sys.executable, plugin: bool = False)
             folder=Path(folder),
             environment=_environment(plugin=plugin),
         )
+    if done.code is None:
+        return Tried(None, done.why)
     if done.why:
         return Tried(None, f"no end after {_SECONDS} s")
     return Tried(done.code, (done.output + _quiet(done.errors)).strip())
