@@ -74,6 +74,10 @@ def test_differences_over_fewer_tokens_are_no_larger_and_do_not_care_for_the_sid
     assert np.array_equal(full, back[1])
 
 
+def test_margins_are_top_one_minus_top_two():
+    assert numerics.margins(table([-3.0, -0.5, -2.0], [-1.0, -7.0, -1.0])).tolist() == [1.5, 0.0]
+
+
 @given(tables)
 def test_margins_are_those_of_a_full_sort(rows):
     ranked = np.sort(rows, axis=-1)

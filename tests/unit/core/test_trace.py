@@ -4,7 +4,7 @@ import numpy as np
 
 from conformance.core.forward_calls import ForwardCall
 from conformance.core.schedule import Arrival, Request, Schedule, Stage
-from conformance.core.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
+from conformance.core.trace import Failure, FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 
 SCHEDULE = Schedule("s", (Arrival((Request("a", (1,), 2), Request("b", (2,), 2))),))
 
@@ -78,3 +78,8 @@ def test_in_stage_names_the_requests_that_were_there():
     step = Step(0, {"a": Stage.DECODE, "b": Stage.QUEUED, "c": Stage.DECODE}, StepOutput())
     assert step.in_stage(Stage.DECODE) == ("a", "c")
     assert step.in_stage(Stage.PREFILL) == ()
+
+
+def test_a_failure_reads_as_one_line():
+    failure = Failure("ValueError", "no", "mlx_lm/generate.py:3", "step 2")
+    assert str(failure) == "ValueError: no [mlx_lm/generate.py:3, in step 2]"
