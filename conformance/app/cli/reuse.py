@@ -18,7 +18,7 @@ from conformance.app.cli.printing import say
 from conformance.app.pytest_plugin.result_collector import not_played
 from conformance.app.pytest_plugin.setup import Setup
 from conformance.core.verdict import CaseId, CaseResult
-from conformance.reference.store import write_cached
+from conformance.reference.sealed import write_cached
 from conformance.report import Outcome
 from conformance.report.jsonl import read_results
 from conformance.run.coverage import account

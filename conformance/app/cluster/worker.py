@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import pickle
 import platform
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 from distributed import get_worker
 
 import conformance
 from conformance.app.cluster.child import ANSWER, ASKED
 from conformance.checks.expectations.loading import OWN
+from conformance.core.content_keys import folder_digest
 from conformance.core.library_source import versions_of
-from conformance.core.processes import describe_exit, end_tree
+from conformance.core.processes import describe_exit, run_to_end
 
 _LOOK_SECONDS = 0.2
-_PRINTED = "printed"
 _AT_WORK = {"executing", "long-running"}
 
 
@@ -65,22 +61,11 @@ def do_apart(work: Callable[[Any], Any], item: Any, wanted_still: Callable[[], b
         folder = Path(name)
         (folder / ASKED).write_bytes(pickle.dumps((work, item)))
         command = [sys.executable, "-m", "conformance.app.cluster.child", name, str(os.getpid())]
-        with (folder / _PRINTED).open("wb") as printed:
-            child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed
-            )
-        try:
-            while child.poll() is None and wanted_still():
-                time.sleep(_LOOK_SECONDS)
-        finally:
-            if child.poll() is None:
-                end_tree(psutil.Process(child.pid))
-            code = child.wait()
+        done = run_to_end(command, apart=False, go_on=wanted_still, every=_LOOK_SECONDS)
         if (folder / ANSWER).is_file():
             return pickle.loads((folder / ANSWER).read_bytes())
-        text = (folder / _PRINTED).read_text(encoding="utf-8", errors="replace").strip()
-        said = text.splitlines()[-1] if text else ""
-        return Ended(": ".join(filter(None, (describe_exit(code), said))))
+        ended = done.why if done.code is None else describe_exit(done.code)
+        return Ended(": ".join(filter(None, (ended, done.last_line))))
 
 
 # Facts that must be the same on all machines of a run: versions, and the code that judges --------
@@ -97,22 +82,8 @@ def facts() -> dict[str, str]:
     found = {"Python": ".".join(platform.python_version_tuple()[:2])}
     for package in PACKAGES:
         found |= versions_of(package)
-    return found | {_SOURCE: digest(Path(conformance.__file__).parent, OWN)}
-
-
-def digest(*folders: Path) -> str:
-    """A digest of the code and data in these folders."""
-    whole = hashlib.sha256()
-    for part in (part for folder in folders for part in _parts(folder)):
-        whole.update(part)
-    return whole.hexdigest()[:_DIGITS]
-
-
-def _parts(folder: Path) -> Iterator[bytes]:
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in _KINDS and path.is_file():
-            yield path.relative_to(folder).as_posix().encode()
-            yield path.read_bytes()
+    own = Path(conformance.__file__).parent
+    return found | {_SOURCE: folder_digest(own, OWN, kinds=_KINDS)[:_DIGITS]}
 
 
 def difference(mine: Mapping[str, str], others: Mapping[str, str], where: str) -> str:

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 from conformance.checks.expectations import loading as expectations
-from conformance.checks.expectations.entry_tables import Entry, read_entries
+from conformance.checks.expectations.entry_tables import FindingEntry, read_entries
 
 # In a subfolder of expectations: in the folder itself it would be read as case expectations.
 OWN = expectations.OWN / "functions" / "known.toml"
 
 
-class FunctionDefect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class FunctionDefect(FindingEntry, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One known defect of a function.
 
     Attributes:

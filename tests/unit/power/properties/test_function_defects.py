@@ -55,7 +55,7 @@ def test_an_entry_of_other_releases_is_left_out(tmp_path):
     ("old", "new", "said"),
     [
         ('id = "a"', 'id = "a"\nverb = "x"', "unknown field `verb`"),
-        (">=0.1", "new", "Invalid specifier"),
+        (">=0.1", "new", "is not a specifier"),
         ("wrong by", "wrong (by", "missing \\)"),
         ('script = "docs/x.py"', 'script = "docs/x.py"' + ENTRY, "is used twice"),
     ],
