@@ -20,7 +20,7 @@ from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.jsonl import read_run
 from conformance.report.markdown import code, table
 from conformance.report.message import worst
-from conformance.report.not_playable import not_playable
+from conformance.report.outcome import not_playable
 
 MOST_CASES = 80  # fits on a page; the result files have all cases
 _CHARACTERS = 200

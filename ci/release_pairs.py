@@ -22,7 +22,7 @@ from typing import Any
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.history import History, histories
 from conformance.report.jsonl import read_results
-from conformance.report.moved_streams import moved_streams
+from conformance.report.moved import moved_streams
 from conformance.tools.releases.cache_outcomes import CacheOutcome, changes, read_outcomes
 
 _NOT_RUN, _NOT_FOUND = "not run", "not found"

@@ -26,7 +26,7 @@ from conformance.core.run_header import RunHeader, encode_header
 from conformance.core.verdict import Verdict, encode
 from conformance.power.transformers_check.known_differences import load_known
 from conformance.report.jsonl import read_run
-from conformance.report.pages.extras import read_explanations
+from conformance.report.pages.material import read_explanations
 from conformance.report.trials import Kill, Outcome, Trial, read_trials
 from conformance.tools.checkpoints.folder import INDEX, look, read_config, read_header
 from conformance.tools.checkpoints.growth import check_tokenizer

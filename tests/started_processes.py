@@ -45,3 +45,17 @@ def ends(pid, seconds=20):
             return True
         time.sleep(0.02)
     return False
+
+
+def marked(mark):
+    """Processes whose command has that mark."""
+    found = psutil.process_iter(["cmdline"])
+    return [p for p in found if any(f"mark {mark}" in w for w in p.info["cmdline"] or ())]
+
+
+def gone(mark, seconds=60):
+    """Whether no process with that mark is left after a while."""
+    until = time.monotonic() + seconds
+    while marked(mark) and time.monotonic() < until:
+        time.sleep(0.05)
+    return not marked(mark)

@@ -37,7 +37,11 @@ def pages() -> dict[str, str]:
         "hooks": {"hooks": _hooks(), "parts": [_part(kind) for kind in _PARTS]},
         "formats": {"formats": formats.published()},
         "scenarios": {"scenarios": [_scenario(registry, each) for each in scenarios]},
-        "faults": {"classes": _faults(registry), "count": len(registry.faults)},
+        "faults": {
+            "classes": _faults(registry),
+            "count": len(registry.faults),
+            "historic": sum(map(historic, registry.faults.values())),
+        },
     }
     environment = Environment(
         loader=FileSystemLoader(HERE / "templates"),
@@ -69,6 +73,11 @@ def linked(source: str) -> str:
         lambda m: f"[{m[0]}](https://github.com/{_HOMES[m[1]]}/issues/{m[2]})",
         cell(source),
     )
+
+
+def historic(fault: Fault) -> bool:
+    """Whether a fault's source is public: a pull request, an issue or a release."""
+    return re.search(r"#\d+|\b\d+\.\d+\.\d+\b", fault.source) is not None
 
 
 _PARTS = (Engine, Capability, PrefixReuse, ReproCalls, Library, Scenario, Fault)

@@ -44,18 +44,12 @@ class StubModel:
         base: ModuleType,
         make_cache: Callable[[], list[Any]],
         windows: Sequence[int | None] = (None,),
-        *,
-        wrapped: bool = True,
     ) -> None:
-        """``base`` has the library's masks and attention; ``windows`` are the layers' windows.
-
-        Args:
-            wrapped: whether logits are an attribute of the output.
-        """
+        """``base`` has the library's masks and attention; ``windows`` are the layers' windows."""
         self.calls: list[Call] = []
         self.layers = list(windows)
         self.make_cache = make_cache
-        self._base, self._wrapped = base, wrapped
+        self._base = base
 
     def __call__(
         self,
@@ -64,7 +58,7 @@ class StubModel:
         inputs_embeds: mx.array | None = None,
         **options: Any,
     ) -> Any:
-        """Logits of each column."""
+        """Logits of each column, an attribute of the output."""
         self.calls.append(Call(np.array(tokens).tolist(), options))
         hidden = mx.array(EMBEDDINGS)[tokens] if inputs_embeds is None else inputs_embeds
         columns = tokens.shape[1]
@@ -87,7 +81,7 @@ class StubModel:
                 query, key, value, entry, scale=_SCALE, mask=mask
             )
         logits = total[:, 0] @ mx.array(_HEAD)
-        return SimpleNamespace(logits=logits) if self._wrapped else logits
+        return SimpleNamespace(logits=logits)
 
 
 def logits_alone(

@@ -47,7 +47,7 @@ def costs(play: Play) -> tuple[Cost, ...]:
     for name in play.schedule.contracts:
         count = _COUNTS[name](play, trace)
         if count is not None:
-            limit = contracts().by_name[name].limit_of(play.engine)
+            limit = contracts()[name].limit_of(play.engine)
             found.append(Cost(name, round(count[0], _DIGITS), limit, count[1]))
     return tuple(found)
 
@@ -233,7 +233,7 @@ _COUNTS: dict[str, Callable[[Play, Trace], Count | None]] = {
 
 
 def _finding(play: Play, cost: Cost) -> Finding:
-    contract = contracts().by_name[cost.contract]
+    contract = contracts()[cost.contract]
     places = f": {'; '.join(cost.where)}" if cost.where else ""
     return Finding(
         Verdict.COST,

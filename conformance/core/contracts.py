@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import functools
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import resources
 from types import MappingProxyType
-from typing import Any
 
 import msgspec
 
 FILE = "contracts.toml"
-_FAMILIES, _QUANTIZED, _LONG = "families", "quantized_families", "long_families"
 
 
 class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,24 +62,8 @@ class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.count <= self.limit
 
 
-@dataclass(frozen=True)
-class Contracts:
-    """All contracts by name, and by library the families whose work is counted."""
-
-    by_name: Mapping[str, Contract]
-    families: Mapping[str, tuple[str, ...]]
-    quantized: Mapping[str, tuple[str, ...]]
-    long: Mapping[str, tuple[str, ...]]
-
-
 @functools.cache
-def contracts() -> Contracts:
-    """The contracts of the installed package, ``contracts.toml``."""
+def contracts() -> Mapping[str, Contract]:
+    """The contracts of the installed package by name, from ``contracts.toml``."""
     file = resources.files("conformance.core") / FILE
-    data: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
-    families, quantized, long = (
-        MappingProxyType(msgspec.convert(data.pop(name), dict[str, tuple[str, ...]]))
-        for name in (_FAMILIES, _QUANTIZED, _LONG)
-    )
-    by_name = msgspec.convert(data, dict[str, Contract])
-    return Contracts(MappingProxyType(by_name), families, quantized, long)
+    return MappingProxyType(msgspec.toml.decode(file.read_bytes(), type=dict[str, Contract]))

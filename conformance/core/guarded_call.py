@@ -6,16 +6,13 @@ the memory. Here this ends a child process, and the caller gets the reason.
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import os
 import pickle
 import resource
 import signal
-import subprocess
 import sys
 import tempfile
-import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -25,7 +22,7 @@ from typing import Any, NoReturn
 
 import psutil
 
-from conformance.core.processes import describe_exit, end_tree, memory_of
+from conformance.core.processes import Child, describe_exit, start
 from conformance.core.watched_child import end_with_parent
 
 FORKS = sys.platform == "linux"
@@ -66,25 +63,24 @@ def guarded_call(function: Callable[..., bytes], *arguments: Any, limits: Limits
     """
     with tempfile.TemporaryDirectory(prefix="conformance-") as name:
         folder = Path(name)
-        start = _forked if FORKS else _started
-        child = start(folder, function, arguments, limits)
+        begin = _forked if FORKS else _started
+        child = begin(folder, function, arguments, limits)
         try:
             why = _end_of(child, folder / _BEGUN, limits)
         finally:
-            end_tree(child)
-            code = child.wait()
+            code = child.end()
         if not why and (folder / _ANSWER).is_file():
             return (folder / _ANSWER).read_bytes()
         last = _last_line(folder / _PRINTED)
         if not (folder / _BEGUN).exists():
             raise NotBegunError(last)
-        ended = f"ends its process by {describe_exit(code or 0)}"
+        ended = f"ends its process by {describe_exit(code)}"
         raise EndedError(why or (f"{ended} ({last})" if last else ended))
 
 
 def _forked(
     folder: Path, function: Callable[..., bytes], arguments: tuple[Any, ...], limits: Limits
-) -> psutil.Process:
+) -> Child:
     parent = os.getpid()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks with other threads
@@ -97,7 +93,7 @@ def _forked(
             os.write(2, traceback.format_exc().encode(errors="replace"))
         finally:
             os._exit(1)
-    return psutil.Process(child)
+    return Child(psutil.Process(child))
 
 
 def _leave_parent(folder: Path) -> None:
@@ -112,19 +108,14 @@ def _leave_parent(folder: Path) -> None:
 
 def _started(
     folder: Path, function: Callable[..., bytes], arguments: tuple[Any, ...], limits: Limits
-) -> psutil.Process:
+) -> Child:
     try:
         (folder / _ASKED).write_bytes(pickle.dumps((function, arguments, limits)))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise NotBegunError(str(error)) from error
     code = _CHILD.format(paths=sys.path, folder=str(folder), parent=os.getpid())
     with (folder / _PRINTED).open("wb") as printed:
-        return psutil.Popen(
-            [sys.executable, "-P", "-c", code],
-            stdin=subprocess.DEVNULL,
-            stdout=printed,
-            stderr=printed,
-        )
+        return start([sys.executable, "-P", "-c", code], output=printed)
 
 
 def serve(folder: str, parent: int) -> None:
@@ -160,24 +151,14 @@ def _used_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _end_of(child: psutil.Process, begun: Path, limits: Limits) -> str:
+def _end_of(child: Child, begun: Path, limits: Limits) -> str:
     """Wait for the end of the child; return the limit that it exceeded, if any."""
-    until = most = None
-    while not _is_over(child):
-        if until is None and begun.exists():  # imports do not count
-            until, most = time.monotonic() + limits.seconds, memory_of(child) + limits.nbytes
-        if until is not None and time.monotonic() > until:
-            return f"takes more than {limits.seconds:.3g} seconds"
-        if most is not None and memory_of(child) > most:
-            return f"takes more than {limits.nbytes / 1e9:.3g} GB of memory"
+    while not child.over(_LOOK_SECONDS):
+        if not child.limited and begun.exists():  # imports do not count
+            child.limit(limits.seconds, limits.nbytes, more=True)
+        if child.excess:
+            return child.excess
     return ""
-
-
-def _is_over(child: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.TimeoutExpired):
-        child.wait(_LOOK_SECONDS)
-        return True
-    return False
 
 
 def _last_line(printed: Path) -> str:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.metadata
 import importlib.util
 import json
-import os
 import re
-import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from conformance.core.content_keys import folder_digest
 from conformance.core.library_paths import MODULES
+from conformance.core.processes import git
 
 _VERSION = re.compile(r"""^__version__\s*(?::\s*str\s*)?=\s*["']([^"']+)["']""", re.M)
 _DIGITS = 8
@@ -137,23 +135,8 @@ def _described(folder: Path, module: str) -> str:
 
 def _git(folder: Path, *words: str) -> str:
     """Output of git; empty if it is not installed, or the folder is not in a repository."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    command = ["git", "-C", str(folder), *words]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, env=kept, check=False)
-    except OSError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return (git(folder, *words) or "").strip()
 
 
 def _digest(folder: Path) -> str:
-    whole = hashlib.sha256()
-    for part in _parts(folder):
-        whole.update(part)
-    return whole.hexdigest()[:_DIGITS]
-
-
-def _parts(folder: Path) -> Iterator[bytes]:
-    for path in sorted(folder.rglob("*.py")):
-        yield str(path.relative_to(folder)).encode()
-        yield path.read_bytes()
+    return folder_digest(folder, kinds={".py"})[:_DIGITS]

@@ -10,8 +10,7 @@ from pathlib import Path
 from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.reference.oracle_file import OracleFile
-from conformance.reference.sealed import SealedFolder
-from conformance.reference.store import unwritable
+from conformance.reference.sealed import SealedFolder, unwritable
 
 # A hash of everything that a family's oracle depends on, from library, family, dtype and seed;
 # ``None`` if unknown: then nothing is stored.
@@ -62,22 +61,12 @@ class FamilyStore:
         try:
             if file.save() and self._grown:
                 self._grown = False
-                self._shrink(keep=file.path)
+                self._sealed.drop_old(
+                    self._most_bytes,
+                    pattern=f"*{SUFFIX}",
+                    size=lambda status: status.st_size,
+                    keep=file.path,
+                )
         except OSError as error:
             self._unwritable = True  # reported once, and not tried again
             self.reports.append(unwritable(self._folder, error))
-
-    def _shrink(self, keep: Path) -> None:
-        found = []
-        for path in self._folder.glob(f"*{SUFFIX}"):
-            with contextlib.suppress(OSError):  # another process has just removed it
-                status = path.stat()
-                found.append((status.st_mtime_ns, status.st_size, path))
-        total = sum(size for _, size, _ in found)
-        for _, size, path in sorted(found):
-            if total <= self._most_bytes:
-                break
-            if path != keep:
-                with contextlib.suppress(OSError):
-                    path.unlink()
-                total -= size

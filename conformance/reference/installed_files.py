@@ -1,45 +1,26 @@
-"""Files of packages: their paths, signatures and content hashes."""
+"""Files of packages: their paths, signatures, and content hashes that are remembered."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import importlib.util
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
+from conformance.core.content_keys import file_digest
 from conformance.core.user_cache import user_cache
-from conformance.reference.store import write_cached
+from conformance.reference.sealed import write_cached
 
 Signature = tuple[int, int, int, int]
 """Size in bytes, time of change of contents and of the inode in ns, inode."""
 
 _NOT_INSTALLED = frozenset({"__pycache__", "site-packages", "dist-packages"})
-_GONE = "gone"
-_DIGITS = 32
-
-
-def digest(parts: Iterable[bytes]) -> str:
-    """A hash of these parts, which also depends on their boundaries."""
-    found = hashlib.sha256()
-    for part in parts:
-        found.update(len(part).to_bytes(8, "big") + part)
-    return found.hexdigest()[:_DIGITS]
-
-
-def file_digest(path: Path) -> str:
-    """A hash of a file's content; ``gone`` if it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
-    except OSError:
-        return _GONE
 
 
 def signature(path: str | Path) -> Signature | None:

@@ -6,13 +6,14 @@ import glob
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from conformance.core.content_keys import file_digest
 from conformance.core.kernel_caches import VARIABLES
-from conformance.reference.installed_files import file_digest, signature
+from conformance.core.processes import run_to_end
+from conformance.reference.installed_files import signature
 
 # Variables that no result depends on. All others count, including unknown ones.
 _IGNORED = frozenset(
@@ -97,8 +98,5 @@ def _gpu() -> str | None:
 
 
 def _printed(*command: str) -> str | None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None if done.returncode == 0 else None
+    done = run_to_end(command, seconds=20)
+    return done.output.strip() or None if done.good else None

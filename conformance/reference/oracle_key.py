@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 import conformance
+from conformance.core.content_keys import digest, file_digest
 from conformance.core.family import Family
 from conformance.core.library import Library
-from conformance.reference.installed_files import digest, file_digest
 from conformance.reference.surroundings import LIBRARIES, Environment, family_digest
 
 # Code of this project that makes a model or decodes one request; requests have their own keys.

@@ -7,13 +7,8 @@ afterwards is reported, removed, and made again.
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import io
 import json
-import shutil
-import stat
-import tempfile
 import warnings
 import zipfile
 import zlib
@@ -24,8 +19,10 @@ from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from conformance.core import output_files
+from conformance.core.content_keys import text_digest
 from conformance.core.numerics import Envelope
 from conformance.core.trace import Stream
+from conformance.reference.sealed import check_file, remove, unwritable, write_cached
 
 # No library fits. diskcache is unmaintained and pickles, joblib.Memory pickles, too: a file that
 # somebody else wrote could run code. safetensors would do as the format, but has no checksum.
@@ -54,7 +51,7 @@ def oracle_cache(cache: Path, digest: str, made_by: Mapping[str, str]) -> Oracle
         digest: the checkpoint's digest.
         made_by: versions, device and dtype: everything else that the numbers depend on.
     """
-    folder = folder_of(cache, digest) / _hash(json.dumps(dict(made_by), sort_keys=True))
+    folder = folder_of(cache, digest) / text_digest(json.dumps(dict(made_by), sort_keys=True))
     return OracleCache(
         ArrayFiles(folder / "streams", arrays_of_stream, stream_of),
         ArrayFiles(folder / "noise", arrays_of_envelope, envelope_of),
@@ -132,33 +129,7 @@ class ArrayFiles(MutableMapping[Any, T], Generic[T]):
             raise KeyError(key) from error
 
     def _path(self, key: Any) -> Path:
-        return self._folder / f"{_hash(repr(key))}.npz"
-
-
-def write_cached(path: Path, data: bytes) -> None:
-    """Write a file of a cache, whose folder is made if it does not exist.
-
-    Files that killed processes left in the folder are removed.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    output_files.sweep(path.parent)
-    # A lost file is made again.
-    output_files.replace_whole(path, data, lasting=False)
-
-
-def unwritable(folder: Path, error: OSError) -> str:
-    """The sentence for a cache that can't be written: a run works without it."""
-    return f"{folder}: nothing can be cached there ({error.strerror}); each run makes it anew"
-
-
-def why_unwritable(cache: Path) -> str | None:
-    """A sentence if ``cache`` can't be used, which is made if it does not exist."""
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=cache):
-            return None
-    except OSError as error:
-        return unwritable(cache, error)
+        return self._folder / f"{text_digest(repr(key))}.npz"
 
 
 def read_arrays(path: Path | BinaryIO) -> Arrays:
@@ -170,35 +141,12 @@ def read_arrays(path: Path | BinaryIO) -> Arrays:
         return {name: file[name] for name in file.files}
 
 
-def check_file(path: Path) -> None:
-    """Check that a file can be read without blocking for ever, as a pipe would.
-
-    Raises:
-        OSError: it is not a file, or does not exist.
-    """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError("it is no file")
-
-
-def remove(path: Path) -> None:
-    """Remove a file of a cache, or whatever is in its place, if permitted."""
-    with contextlib.suppress(OSError):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-
-
 def remove_damaged(path: Path, error: Exception) -> str:
     """Remove a damaged file; return the sentence about it."""
     if not isinstance(error, MemoryError):  # which may be this machine's fault
         remove(path)
     reason = " ".join(str(error).split()) or type(error).__name__
     return f"{path}: the cached oracle is damaged ({reason}); it is made again"
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _key_array(key: Any) -> np.ndarray:

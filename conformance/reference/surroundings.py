@@ -19,12 +19,11 @@ from pathlib import Path
 import msgspec
 
 import conformance
+from conformance.core.content_keys import digest, file_digest
 from conformance.core.family import Family
 from conformance.reference.installed_files import (
     Digests,
     Signature,
-    digest,
-    file_digest,
     package_folder,
     signature,
     walk,

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from conformance.core.errors import ResultError
-from conformance.core.verdict import CaseResult, Verdict
+from conformance.core.verdict import CaseResult, ScheduleResult, Verdict
 from conformance.report.cost_table import moved_costs
-from conformance.report.inner_coverage import less_covered
-from conformance.report.moved import moved
+from conformance.report.moved import less_covered, moved
 
 NOISE_FACTOR = 4.0
 """A change of noise by this factor is reported; run-to-run changes are far smaller."""
@@ -174,40 +173,42 @@ def _kind(old: CaseResult, new: CaseResult) -> Kind | None:
     if old.expected != new.expected:
         if old.expected:
             return Kind.FAILING
-        return Kind.FIXED if _rank(new) == 0 else Kind.EXPLAINED
+        return Kind.FIXED if rank(new) == 0 else Kind.EXPLAINED
     if old.verdict is new.verdict:
         return Kind.MOVED if moved(old, new) else None
     if new.verdict is Verdict.UNSUPPORTED:
         return Kind.LOST if old.verdict.good else Kind.CHANGED
-    if _rank(new) > _rank(old):
+    if rank(new) > rank(old):
         return Kind.WORSE
     return Kind.FIXED if new.verdict.good > old.verdict.good else Kind.CHANGED
 
 
-def _rank(result: CaseResult) -> int:
+def rank(found: CaseResult | ScheduleResult) -> int:
     """0 if right, else the verdict's severity."""
-    return 0 if result.verdict.good else result.verdict.severity
+    return 0 if found.verdict.good else found.verdict.severity
 
 
 def _versions(
     before: Sequence[CaseResult], after: Sequence[CaseResult]
 ) -> dict[str, tuple[str, str]]:
-    old, new = _environment(before), _environment(after)
-    names = sorted(old.keys() | new.keys())
+    old, new = (
+        {name: ", ".join(versions) for name, versions in versions_of(run).items()}
+        for run in (before, after)
+    )
     return {
         name: (old.get(name, "none"), new.get(name, "none"))
-        for name in names
+        for name in sorted(old.keys() | new.keys())
         if old.get(name) != new.get(name)
     }
 
 
-def _environment(results: Sequence[CaseResult]) -> dict[str, str]:
-    """Each package's versions, and the devices; several if a file has several runs."""
+def versions_of(results: Iterable[CaseResult]) -> dict[str, list[str]]:
+    """Each package's versions, and the devices; several if the results are of several runs."""
     found: dict[str, set[str]] = {}
     for result in results:
         for name, version in {**result.versions, "device": result.device}.items():
             found.setdefault(name, set()).add(version)
-    return {name: ", ".join(sorted(versions)) for name, versions in found.items()}
+    return {name: sorted(found[name]) for name in sorted(found)}
 
 
 def _verdict(result: CaseResult | None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from conformance.core.contracts import Contract, Cost, contracts
 from conformance.core.verdict import CaseResult
-from conformance.report.markdown import code, one_line, table
+from conformance.report.markdown import between, code, one_line, table
 
 BEGIN, END = "<!-- table of costs: begin -->", "<!-- table of costs: end -->"
 """Marks around the table in a Markdown file."""
@@ -64,13 +64,13 @@ def cost_table(results: Iterable[CaseResult]) -> CostTable | None:
         return None
     rows = tuple(
         (name, contract, tuple(found.get((name, engine)) for engine in versions))
-        for name, contract in contracts().by_name.items()
+        for name, contract in contracts().items()
     )
     return CostTable(tuple(versions), tuple(versions.values()), rows)
 
 
 def _counted(results: Iterable[CaseResult]) -> Iterator[tuple[CaseResult, str, Cost]]:
-    known = contracts().by_name
+    known = contracts()
     for result in results:
         for schedule in result.schedules:
             for cost in schedule.costs:
@@ -117,12 +117,7 @@ def _marked(cell: Cell | None) -> str:
 
 def with_costs(text: str, found: CostTable) -> str:
     """A Markdown text with the table between its marks; without marks, the table alone."""
-    body = "\n".join(costs_markdown(found))
-    before, begun, rest = text.partition(BEGIN)
-    _, ended, after = rest.partition(END)
-    if not begun or not ended:
-        return f"{body}\n"
-    return f"{before}{BEGIN}\n\n{body}\n\n{END}{after}"
+    return between(text, BEGIN, END, "\n".join(costs_markdown(found)))
 
 
 def moved_costs(old: CaseResult, new: CaseResult) -> tuple[str, ...]:

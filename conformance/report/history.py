@@ -7,8 +7,9 @@ proven, or not run). A defect ends with the first release that is known to be ri
 from __future__ import annotations
 
 import enum
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from conformance.core.verdict import CaseResult, Finding, Verdict
@@ -88,15 +89,7 @@ class History:
     @property
     def signatures(self) -> str:
         """As ``shape``, with the signature of wrong releases, and with releases that refuse."""
-        runs: list[tuple[str, list[str]]] = []
-        for release, shown in zip(self.releases, self._seen, strict=True):
-            if shown is None:
-                continue
-            if not runs or runs[-1][0] != shown:
-                runs.append((shown, []))
-            runs[-1][1].append(release)
-        last = len(runs) - 1
-        return "; ".join(_part(shown, names, i == last) for i, (shown, names) in enumerate(runs))
+        return _in_words(zip(self._seen, self.releases, strict=True))
 
     @property
     def _seen(self) -> tuple[str | None, ...]:
@@ -106,7 +99,15 @@ class History:
     @property
     def shape(self) -> str:
         """The verdicts as text, for instance ``crash in 0.31.1 to 0.31.2; right from 0.31.3``."""
-        return "; ".join(_part(*part) for part in self._parts())
+        names = (
+            None
+            if state is State.UNKNOWN or not outcome
+            else str(outcome.verdict)
+            if state is State.WRONG
+            else "right"
+            for outcome, state in zip(self.outcomes, self.states, strict=True)
+        )
+        return _in_words(zip(names, self.releases, strict=True))
 
     @property
     def example(self) -> str:
@@ -114,24 +115,18 @@ class History:
         wrong = [t.what for t in self.outcomes if t and state_of(t.verdict) is State.WRONG]
         return wrong[-1] if wrong else ""
 
-    def _parts(self) -> Iterator[tuple[str, list[str], bool]]:
-        """Runs of releases with the same verdict, without those of unknown state.
 
-        Each with whether it is the last run of releases.
-        """
-        runs: list[tuple[str, list[str]]] = []
-        for release, outcome, state in zip(self.releases, self.outcomes, self.states, strict=True):
-            if outcome is None or state is State.UNKNOWN:
-                continue
-            name = str(outcome.verdict) if state is State.WRONG else "right"
-            if not runs or runs[-1][0] != name:
-                runs.append((name, []))
-            runs[-1][1].append(release)
-        for index, (name, versions) in enumerate(runs):
-            yield name, versions, index == len(runs) - 1
+def _in_words(shown: Iterable[tuple[str | None, str]]) -> str:
+    """What releases show, as text; neighbours that show the same are one part, ``None`` is none."""
+    known = [(name, release) for name, release in shown if name is not None]
+    runs = [
+        (name, [release for _, release in run])
+        for name, run in itertools.groupby(known, key=lambda pair: pair[0])
+    ]
+    return "; ".join(_part(*run, last=run is runs[-1]) for run in runs)
 
 
-def _part(name: str, versions: list[str], last: bool) -> str:  # noqa: FBT001
+def _part(name: str, versions: list[str], *, last: bool) -> str:
     if last:
         return f"{name} from {versions[0]}" if len(versions) > 1 else f"{name} in {versions[0]}"
     between = f" to {versions[-1]}" if len(versions) > 1 else ""

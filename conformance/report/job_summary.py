@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from conformance.core.verdict import CaseResult
-from conformance.report.behind_known import behind_known
 from conformance.report.cascades import Cascade
 from conformance.report.comparison import Comparison
 from conformance.report.comparison_markdown import comparison_lines
+from conformance.report.left_out import behind_known
 from conformance.report.markdown import code, limited, table
 from conformance.report.matrix import GLYPHS, Matrix, Row, matrices
 from conformance.report.message import new_verdict, rerun_command, worst
-from conformance.report.not_playable import about_machine
-from conformance.report.outcome import Outcome, count, tallies
+from conformance.report.outcome import Outcome, about_machine, count, tallies
 
 MOST_BYTES = 1024 * 1024
 """The most bytes GitHub accepts for one step; a longer summary is not shown at all."""

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import inspect
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from io import FileIO
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from conformance.core.errors import ResultError
+import msgspec
+
+from conformance.core.errors import ConformanceError, ResultError
+from conformance.core.missing_library import lacking
 from conformance.core.output_files import is_stream, target_of, write_whole
 from conformance.core.run_header import RunHeader, decode_header, encode_header
-from conformance.core.user_files import MOST_BYTES, read_text
+from conformance.core.user_files import MOST_BYTES, read_text, typed_json
 from conformance.core.verdict import (
     CaseResult,
+    Verdict,
     decode,
     encode,
 )
-from conformance.report.contradictions import contradiction
+from conformance.report.message import RULE
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class ResultFile(Generic[R]):
@@ -128,6 +136,25 @@ def _only_writer(path: Path, partial: Path) -> FileIO:
         file.close()  # the other run ended in between and removed its file
 
 
+def read_records(
+    path: Path, kind: type[T], what: str, failed: type[ConformanceError]
+) -> Iterator[T]:
+    """The records of a file with one in each line; of a ``.partial`` file, the whole lines.
+
+    Args:
+        what: why a line is refused: ``not a result of ...``.
+
+    Raises:
+        ConformanceError: of the type ``failed``; it cannot be read, or a line is no such record.
+    """
+    lines = read_text(path, failed, most=MOST_BYTES).split("\n")
+    if path.suffix == ".partial":
+        lines = lines[:-1]  # text after the last newline was being written when the run ended
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield typed_json(line, kind, f"{path}, line {number}: {what}", failed)
+
+
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Writes a text file of these lines, completely or not at all.
 
@@ -218,3 +245,81 @@ def read_run(path: Path) -> RunFile:
 def read_results(path: Path) -> tuple[CaseResult, ...]:
     """The results of ``read_run``."""
     return read_run(path).results
+
+
+# Contradictions within a line of a result file, which no run would write -------------------------
+
+
+def contradiction(result: CaseResult) -> str:
+    """The first contradiction, as the rest of a sentence; empty if there is none."""
+    if denied := _verdict_denied(result):
+        return denied
+    played = {schedule.name for schedule in result.schedules}
+    excused = result.known or lacking(result.verdict, result.evidence)
+    if result.expected and not (result.verdict.good or excused):
+        return f"'expected' is true, but {result.verdict} is the verdict and no defect is known"
+    if both := played.intersection(result.left_out):
+        return f"the schedule {min(both)!r} was played and left out"
+    for witness in result.witnesses:
+        if unplayed := set(witness.schedules) - played:
+            return f"{min(unplayed)!r} shows {witness.name!r}, but was not played"
+    return ""
+
+
+def _verdict_denied(result: CaseResult) -> str:
+    """Schedules and findings that contradict the verdict."""
+    worst = max((s.verdict for s in result.schedules), key=_severity, default=Verdict.EXACT)
+    found = [f for f in result.evidence if not f.mended and f.check != RULE]
+    against = max((f.verdict for f in found), key=_severity, default=Verdict.EXACT)
+    if result.verdict.good and not (worst.good and against.good):
+        of = "schedule" if not worst.good else "finding"
+        worse = worst if not worst.good else against
+        return f"the verdict is {result.verdict}, but that of a {of} is {worse}"
+    if worst.severity > result.verdict.severity:
+        return f"the verdict is {result.verdict}, but that of a schedule is {worst}"
+    return ""
+
+
+def _severity(verdict: Verdict) -> int:
+    return verdict.severity
+
+
+# The published JSON Schema of one line of a result file ------------------------------------------
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def published_schema() -> dict[str, Any]:
+    """The schema in the installed package, ``schema/result.schema.json``."""
+    file = resources.files("conformance.core") / "schema" / "result.schema.json"
+    schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return schema
+
+
+def derived_schema() -> dict[str, Any]:
+    """The schema derived from ``CaseResult`` and ``RunHeader``; the published one is the same."""
+    template = "#/$defs/{name}"
+    either, parts = msgspec.json.schema_components((CaseResult, RunHeader), ref_template=template)
+    return {
+        "$schema": DIALECT,
+        "title": "mlx-conformance result",
+        "description": "One line of a result file of `conformance run --json`: one case, or the "
+        "header, which comes first.",
+        "anyOf": list(either),
+        "$defs": cleaned(parts),
+    }
+
+
+def cleaned(node: Any) -> Any:
+    """Descriptions without indentation; before Python 3.13 docstrings keep it."""
+    if isinstance(node, dict):
+        return {
+            key: inspect.cleandoc(value) if key == "description" else cleaned(value)
+            for key, value in node.items()
+        }
+    return [cleaned(item) for item in node] if isinstance(node, list | tuple) else node
+
+
+def schema_text() -> str:
+    """``derived_schema`` as the text of the published file."""
+    return json.dumps(derived_schema(), indent=2) + "\n"

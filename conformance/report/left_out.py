@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from conformance.core.verdict import CaseResult
+from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.outcome import count, listed, tallies
 
 _NAMED = 3
@@ -66,3 +67,87 @@ class LeftOut:
     def _shown(self, name: str) -> str:
         result = self.last[name]
         return name if result is None else f"{name} ({result.verdict})"
+
+
+# How many cases show a known defect, and in how many of these a new defect would show ------------
+
+_HIDING = 5
+
+
+@dataclass(frozen=True)
+class BehindKnown:
+    """Cases with a known defect, except cases that a library refuses.
+
+    Attributes:
+        cases: all such cases of a run.
+        mended: cases that are right with their known defects mended.
+        in_part: mended cases whose failed schedules were not all rerun with mends.
+        failed: the failed schedules of these cases.
+        unplayed: the failed schedules that were not rerun with mends.
+        hiding: entries without a mend, with the number of their cases, the largest first.
+    """
+
+    cases: int
+    mended: int
+    hiding: tuple[tuple[str, int], ...]
+    in_part: int = 0
+    failed: int = 0
+    unplayed: int = 0
+
+    @property
+    def hidden(self) -> int:
+        """Cases in which a new defect would not show, or not in all schedules."""
+        return self.cases - self.mended
+
+    @property
+    def sentence(self) -> str:
+        """The numbers in words; empty without such a case."""
+        if not self.cases:
+            return ""
+        text = f"known defects show in {count(self.cases, 'case')}, {self.mended} right once mended"
+        if not (self.hidden or self.in_part):
+            return f"{text}: a new defect behind them would be seen"
+        if self.in_part:
+            played = self.failed - self.unplayed
+            text += (
+                f" ({self.in_part} of them in part: {played} of {self.failed} failed schedules "
+                f"played mended; behind the other {self.unplayed} a new defect would not be seen, "
+                "--tier full plays more)"
+            )
+        if not self.hidden:
+            return text
+        names = listed([name for name, _ in self.hiding], _HIDING)
+        without = f" (no mend: {names})" if names else ""
+        return f"{text}; behind the other {self.hidden} a new one would not be seen{without}"
+
+
+def behind_known(results: Sequence[CaseResult]) -> BehindKnown:
+    """The numbers of a run."""
+    known = [r for r in results if r.known and r.verdict is not Verdict.UNSUPPORTED]
+    known = [r for r in known if r.expected and not r.verdict.good]
+    hiding = Counter(name for result in known for name in result.unmended)
+    right = [result for result in known if result.right_once_mended]
+    in_part = [(_failed(result), left) for result in right if (left := unplayed(result))]
+    return BehindKnown(
+        len(known),
+        len(right),
+        tuple(sorted(hiding.items(), key=lambda item: (-item[1], item[0]))),
+        in_part=len(in_part),
+        failed=sum(len(failed) for failed, _ in in_part),
+        unplayed=sum(len(left) for _, left in in_part),
+    )
+
+
+def unplayed(result: CaseResult) -> list[str]:
+    """The failed schedules of a case that were not rerun with its defects mended.
+
+    If no schedule could be run as released, all are rerun. A refused schedule has nothing behind
+    it.
+    """
+    mended = result.mended.schedules if result.mended is not None else ()
+    return [name for name in _failed(result) if name not in mended] if mended else []
+
+
+def _failed(result: CaseResult) -> list[str]:
+    nothing_behind = (Verdict.EXACT, Verdict.TIE, Verdict.UNSUPPORTED)
+    return [s.name for s in result.schedules if s.verdict not in nothing_behind]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.core.verdict import MOST_FINDINGS, CaseResult, Verdict
+from conformance.report.outcome import count, listed
 
 # Weights and prompts are fixed, so rounding moves a difference only by its noise.
 _NOISES = 4.0
@@ -85,3 +86,68 @@ def _numbers(old: CaseResult, new: CaseResult) -> Iterator[str]:
         noise = max(old.noise or 0.0, new.noise or 0.0)
         if abs(after - before) > max(_NOISES * noise, _SHARE * before):
             yield f"{before:.3g} -> {after:.3g} nats off"
+
+
+# What a case proved in an earlier run but not in a later one, with the same verdict --------------
+
+_NAMED = 3
+
+
+def less_covered(before: CaseResult, after: CaseResult) -> str:
+    """What is no longer proved, in words; empty if nothing, or if the case failed as a whole."""
+    if before.schedules and not after.schedules and not after.verdict.good:
+        return ""
+    return "; ".join(_less(before, after))
+
+
+def _less(before: CaseResult, after: CaseResult) -> Iterator[str]:
+    played = {schedule.name: schedule for schedule in after.schedules}
+    gone = [s.name for s in before.schedules if s.name not in played]
+    if gone:
+        tier = " (left out by the tier)" if set(gone) <= set(after.left_out) else ""
+        yield f"{count(len(gone), 'schedule')} not played{tier}: {listed(gone, _NAMED)}"
+    shown = {witness.name for witness in after.witnesses if witness.schedules}
+    hidden = [w.name for w in before.witnesses if w.schedules and w.name not in shown]
+    if hidden:
+        yield f"not shown: {listed(hidden, _NAMED)}"
+    uncounted = [
+        f"{cost.contract} of {schedule.name}"
+        for schedule in before.schedules
+        if schedule.name in played
+        for cost in schedule.costs
+        if cost.contract not in {found.contract for found in played[schedule.name].costs}
+    ]
+    if uncounted:
+        yield f"not counted: {listed(uncounted, _NAMED)}"
+    if before.right_once_mended and after.expected and not after.verdict.good:
+        if after.mended is None:
+            yield "not played with its known defects mended"
+        elif hiding := sorted(set(after.unmended) - set(before.unmended)):
+            yield f"hidden behind what has no mend: {listed(hiding, _NAMED)}"
+
+
+# Single streams that differ between releases: changes for requests that are decoded alone --------
+
+# Rounding alone moves the sum over a schedule's tokens by far less.
+_TIMES_NOISE = 100
+_LEAST_NATS = 1e-3
+
+
+def moved_streams(old: CaseResult, new: CaseResult) -> str:
+    """The schedules whose single streams moved, and by how much; empty if none did.
+
+    The sum of the logprobs of their tokens (nats) is compared; other tokens change it, too. No
+    verdict shows such a change, since each release is judged by its own single streams.
+    """
+    before = {schedule.name: schedule.single_logprob for schedule in old.schedules}
+    most = max(_LEAST_NATS, *(_TIMES_NOISE * (result.noise or 0.0) for result in (old, new)))
+    moved = {}
+    for schedule in new.schedules:
+        was = before.get(schedule.name)
+        if was is not None and schedule.single_logprob is not None:
+            moved[schedule.name] = abs(schedule.single_logprob - was)
+    moved = {name: nats for name, nats in moved.items() if nats > most}
+    if not moved:
+        return ""
+    names = ", ".join(sorted(moved))
+    return f"({names}): single streams moved, by {max(moved.values()):.3g} nats in all"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from conformance.core.errors import ResultError
-from conformance.core.user_files import MOST_BYTES, read_text, typed_json
+from conformance.report.jsonl import read_records
 
 
 class Fate(enum.StrEnum):
@@ -171,18 +171,10 @@ def read_mutants(paths: Iterable[Path]) -> tuple[MutantResult, ...]:
     Raises:
         ResultError: a file cannot be read, or a line is not a result; the message names it.
     """
-    found: dict[tuple[str, ...], MutantResult] = {}
-    for path in paths:
-        lines = read_text(path, ResultError, most=MOST_BYTES).split("\n")
-        if path.suffix == ".partial":
-            lines = lines[:-1]  # text after the last newline was being written when the run ended
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                result = _decode(line, f"{path}, line {number}")
-                found[result.library, *map(str, result.mutant.key)] = result
-    return tuple(found.values())
-
-
-def _decode(line: str, where: str) -> MutantResult:
     what = "not a result of `conformance audit mutants`"
-    return typed_json(line, MutantResult, f"{where}: {what}", ResultError)
+    found = {
+        (result.library, *map(str, result.mutant.key)): result
+        for path in paths
+        for result in read_records(path, MutantResult, what, ResultError)
+    }
+    return tuple(found.values())

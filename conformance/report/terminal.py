@@ -9,12 +9,19 @@ from rich.console import Console
 from rich.text import Text
 
 from conformance.core.plain_text import plain
-from conformance.report.behind_known import behind_known
 from conformance.report.cascades import Cascade
+from conformance.report.left_out import behind_known
 from conformance.report.matrix import Cell, matrices
 from conformance.report.message import failure_message
-from conformance.report.not_playable import about_machine
-from conformance.report.outcome import Outcome, count, duration, listed, slowest, tallies
+from conformance.report.outcome import (
+    Outcome,
+    about_machine,
+    count,
+    duration,
+    listed,
+    slowest,
+    tallies,
+)
 from conformance.report.terminal_matrix import (
     UNEXPECTED_STYLE,
     legend_text,

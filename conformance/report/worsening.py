@@ -8,11 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.core.verdict import CaseId, CaseResult, ScheduleResult, Verdict
-from conformance.report.comparison import by_case
-from conformance.report.inner_coverage import less_covered
+from conformance.core.verdict import CaseId, CaseResult, Verdict
+from conformance.report.comparison import by_case, rank
 from conformance.report.jsonl import read_results
-from conformance.report.moved import moved
+from conformance.report.moved import less_covered, moved
 from conformance.report.outcome import Outcome, count
 
 
@@ -50,7 +49,7 @@ class Base:
             return False
         if before.known and result.known and before.expected and result.expected:
             return False
-        return _rank(result) > _rank(before) or _a_schedule_is_worse(before, result)
+        return rank(result) > rank(before) or _a_schedule_is_worse(before, result)
 
     def lost(self, outcome: Outcome, selected: Callable[[CaseId], bool]) -> tuple[str, ...]:
         """Cases that were right and are now not run, or refused.
@@ -115,12 +114,7 @@ def _a_schedule_is_worse(before: CaseResult, result: CaseResult) -> bool:
     old = {schedule.name: schedule for schedule in before.schedules}
     refusal = result.expected
     return any(
-        schedule.name in old and _rank(schedule) > _rank(old[schedule.name])
+        schedule.name in old and rank(schedule) > rank(old[schedule.name])
         for schedule in result.schedules
         if not (refusal and schedule.verdict is Verdict.UNSUPPORTED)
     )
-
-
-def _rank(found: CaseResult | ScheduleResult) -> int:
-    """0 if right, else the verdict's severity."""
-    return 0 if found.verdict.good else found.verdict.severity

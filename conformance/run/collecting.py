@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from conformance.core.engine import Engine
+from conformance.core.engine import Capability, Engine
 from conformance.core.errors import PluginError
 from conformance.core.library import Library
+from conformance.core.prefix_reuse import PrefixReuse
 from conformance.core.unavailable import Unavailable
-from conformance.run.engine_classes import engine_problem
 from conformance.run.hosting import Host
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ def collect_engines(host: Host) -> Pairs[type[Engine]]:
                         f"plugin {plugin!r}: {_ENGINES}() must return subclasses of Engine, "
                         f"returned {item!r}"
                     )
-                if problem := engine_problem(item):
+                if problem := _engine_problem(item):
                     name = f"plugin {plugin!r}: {_ENGINES}(): class {item.__name__}"
                     raise PluginError(f"{name} {problem}")
                 _check_name(plugin, _ENGINES, item)
@@ -164,3 +164,29 @@ def name_of(item: Any) -> str:
     """The name of an object from a plugin."""
     name: str = item.name
     return name
+
+
+def _engine_problem(engine: type[Engine]) -> str:
+    """The problem with an engine class; empty if none."""
+    for attribute in ("name", "library", "capabilities"):
+        if not hasattr(engine, attribute):
+            return f"has no attribute {attribute!r}"
+    if engine.__abstractmethods__:
+        return f"has no method {min(engine.__abstractmethods__)!r}"
+    capabilities: object = engine.capabilities
+    if not isinstance(capabilities, frozenset):
+        return "must declare its capabilities as a frozenset"
+    for capability in capabilities:
+        if not isinstance(capability, Capability):
+            return f"declares an unknown capability: {capability!r}"
+    return _declaration_problem(engine)
+
+
+def _declaration_problem(engine: type[Engine]) -> str:
+    """The problem with attributes that have a default."""
+    if not isinstance(engine.prefix_reuse, PrefixReuse):
+        return "must declare prefix_reuse as a PrefixReuse"
+    packages: object = engine.packages
+    if not (isinstance(packages, tuple) and all(isinstance(name, str) for name in packages)):
+        return "must declare packages as a tuple of names"
+    return ""

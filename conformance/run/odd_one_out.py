@@ -13,7 +13,7 @@ import numpy as np
 from conformance.core.schedule import Request, Schedule
 from conformance.core.verdict import MOST_FINDINGS, CaseResult, Finding, Verdict
 from conformance.reference.subject import Subject
-from conformance.report.headline import ODD_ONE_OUT
+from conformance.report.cascades import ODD_ONE_OUT
 
 _Answers = dict[tuple[str, str | None], Finding]
 

@@ -18,10 +18,11 @@ import msgspec
 
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
+from conformance.core.representatives import representatives
 from conformance.core.schedule import Schedule
 from conformance.core.tier_names import FULL, TIERS
 
-FILE, SERVED_FILE = "tiers.json", "served.json"
+FILE = "tiers.json"
 _SERVED = "served_"  # prefix of the servers' scenarios
 # The rung that is hardest for a model's own code: unequal rows in one prefill.
 _TWICE = "ragged"
@@ -64,24 +65,6 @@ class TierData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     extended: str = ""
 
 
-class ServedChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is run on servers by default: starting a server takes seconds.
-
-    Attributes:
-        families: for each library, one family of each kind that is served in another way.
-        of_first: scenarios that only the first family runs: they test the server, not the model.
-    """
-
-    families: dict[str, tuple[str, ...]]
-    of_first: tuple[str, ...]
-
-    def plays(self, family: Family, scenario: str) -> bool:
-        """Whether the family runs the scenario on a server."""
-        chosen = self.families.get(family.facts.library, (family.name,))
-        first = chosen[:1] if scenario in self.of_first else chosen
-        return family.name in first
-
-
 @dataclass(frozen=True)
 class Tier:
     """One tier; a library without a choice runs everything."""
@@ -96,7 +79,7 @@ class Tier:
     def plays(self, family: Family, scenario: str) -> bool:
         """Whether the family runs any of the scenario."""
         if self.name != FULL and scenario.startswith(_SERVED):
-            return read_served().plays(family, scenario)
+            return representatives().serves(family, scenario)
         return "*" not in self._without(family, scenario)
 
     def kept(
@@ -148,10 +131,3 @@ def read_tiers() -> TierData:
     """The data in the installed package."""
     file = resources.files("conformance.run") / FILE
     return msgspec.json.decode(file.read_bytes(), type=TierData)
-
-
-@functools.cache
-def read_served() -> ServedChoice:
-    """The choice in the installed package."""
-    file = resources.files("conformance.run") / SERVED_FILE
-    return msgspec.json.decode(file.read_bytes(), type=ServedChoice)

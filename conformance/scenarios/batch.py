@@ -7,7 +7,18 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule
 from conformance.scenarios import engine_sampling, lengthy, stop_tokens
 from conformance.scenarios import witnesses as seen
-from conformance.scenarios.build import LONG, MEDIUM, ONE, PIECE, SHORT, TWO, text_request, together
+from conformance.scenarios.build import (
+    IN_PIECES,
+    LONG,
+    MEDIUM,
+    ONE,
+    PIECE,
+    SHORT,
+    TWO,
+    at_once,
+    requests_of,
+    text_request,
+)
 from conformance.scenarios.scenario import Brief, Scenario
 
 _LATE_DEFAULTS = frozenset({Capability.DEFAULTS, Capability.LATE_JOIN})
@@ -18,55 +29,45 @@ WIDTHS = (1, 2, 3, 4, 5, 8, 9, 16, 17, 33)
 
 def _ragged_requests(brief: Brief) -> list[Request]:
     lengths = (LONG, SHORT, MEDIUM, TWO)
-    return [text_request(brief, f"r{length}", length) for length in lengths]
+    return requests_of(brief, lengths)
 
 
 def _batch_of_one(brief: Brief) -> list[Schedule]:
-    return [
-        Schedule(f"of_{length}", (together(text_request(brief, "only", length)),))
-        for length in (ONE, LONG)
-    ]
+    return [at_once(f"of_{length}", text_request(brief, "only", length)) for length in (ONE, LONG)]
 
 
 def _identical(brief: Brief) -> list[Schedule]:
-    return [
-        Schedule(
-            "identical", (together(*(text_request(brief, f"r{i}", MEDIUM) for i in range(4))),)
-        )
-    ]
+    return [at_once("identical", *(text_request(brief, f"r{i}", MEDIUM) for i in range(4)))]
 
 
 def _equal_length(brief: Brief) -> list[Schedule]:
     requests = [text_request(brief, f"r{i}", MEDIUM, variant=i) for i in range(4)]
-    return [Schedule("equal_length", (together(*requests),))]
+    return [at_once("equal_length", *requests)]
 
 
 def _ragged(brief: Brief) -> list[Schedule]:
     tiny = [text_request(brief, "one", ONE), text_request(brief, "medium", MEDIUM)]
     return [
-        Schedule("ragged", (together(*_ragged_requests(brief)),)),
-        Schedule("one_beside_medium", (together(*tiny),)),
+        at_once("ragged", *_ragged_requests(brief)),
+        at_once("one_beside_medium", *tiny),
         *lengthy.long_prompts(brief),
     ]
 
 
 def _chunked(brief: Brief) -> list[Schedule]:
     # Two whole pieces and the last token; one token less and one more; less than a piece.
-    edges = [
-        text_request(brief, f"r{n}", n) for n in (2 * PIECE + 1, 2 * PIECE, 2 * PIECE + 2, TWO)
-    ]
-    options = EngineOptions(prefill_step_size=PIECE)
+    edges = requests_of(brief, (2 * PIECE + 1, 2 * PIECE, 2 * PIECE + 2, TWO))
     return [
-        Schedule("ragged", (together(*_ragged_requests(brief)),), options=options),
-        Schedule("edges", (together(*edges),), options=options),
+        at_once("ragged", *_ragged_requests(brief), options=IN_PIECES),
+        at_once("edges", *edges, options=IN_PIECES),
         *lengthy.long_pieces(brief),
     ]
 
 
 def _early_finish(brief: Brief) -> list[Schedule]:
     outputs = {LONG: 2, SHORT: 6, MEDIUM: 1, TWO: 4}
-    requests = [text_request(brief, f"r{n}", n, max_tokens=out) for n, out in outputs.items()]
-    plain = Schedule("early_finish", (together(*requests),))
+    requests = requests_of(brief, list(outputs), outputs.values())
+    plain = at_once("early_finish", *requests)
     schedules = [plain, lengthy.of_eight(brief), *stop_tokens.schedules(brief)]
     # Engines with late arrivals have such schedules in `samplers`.
     if brief.capabilities & _LATE_DEFAULTS == {Capability.DEFAULTS}:
@@ -82,23 +83,17 @@ def _slot_reuse(brief: Brief) -> list[Schedule]:
         for i, (n, out) in enumerate(zip(lengths, outputs, strict=True))
     ]
     options = EngineOptions(prefill_batch_size=2, completion_batch_size=2)
-    return [Schedule("slot_reuse", (together(*requests),), options=options)]
+    return [at_once("slot_reuse", *requests, options=options)]
 
 
 def _wide(brief: Brief) -> list[Schedule]:
     lengths = (SHORT, TWO)
     return [
-        Schedule(
+        at_once(
             f"of_{width}",
-            (
-                together(
-                    *(
-                        text_request(
-                            brief, f"r{i}", lengths[i % 2], variant=i // 2 % 2, max_tokens=2
-                        )
-                        for i in range(width)
-                    )
-                ),
+            *(
+                text_request(brief, f"r{i}", lengths[i % 2], variant=i // 2 % 2, max_tokens=2)
+                for i in range(width)
             ),
             options=EngineOptions(prefill_batch_size=width, completion_batch_size=width),
         )
@@ -107,8 +102,8 @@ def _wide(brief: Brief) -> list[Schedule]:
 
 
 def _threads(brief: Brief) -> list[Schedule]:
-    requests = [text_request(brief, f"r{n}", n, max_tokens=3) for n in (SHORT, MEDIUM)]
-    return [Schedule("other_thread", (together(*requests),), decode_on_other_thread=True)]
+    requests = requests_of(brief, (SHORT, MEDIUM), 3)
+    return [at_once("other_thread", *requests, decode_on_other_thread=True)]
 
 
 BATCH_OF_ONE = Scenario(

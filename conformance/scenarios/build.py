@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from conformance.core.engine_options import EngineOptions
@@ -17,6 +17,7 @@ OUTPUT, LASTING = 5, 7
 # Tokens of a prefill piece, if prompts are cut. One size for all scenarios, so that the oracle's
 # stream for a prompt in these pieces is made once. Divides none of the lengths above.
 PIECE = 4
+IN_PIECES = EngineOptions(prefill_step_size=PIECE)
 
 
 def begun_otherwise(
@@ -109,6 +110,36 @@ def gone(request_id: str, *, removed: bool = False) -> Trigger:
     return Trigger(request_id, Stage.REMOVED if removed else Stage.FINISHED)
 
 
+def at_once(name: str, *requests: Request, **more: Any) -> Schedule:
+    """A schedule whose requests are all inserted in one call before the first step.
+
+    Args:
+        more: the schedule's other fields.
+    """
+    return Schedule(name, (together(*requests),), **more)
+
+
+def requests_of(
+    brief: Brief,
+    lengths: Iterable[int] | Mapping[str, int],
+    outputs: int | Iterable[int] = OUTPUT,
+    **more: Any,
+) -> list[Request]:
+    """Requests with the shared prompts of these lengths.
+
+    Args:
+        lengths: by the requests' names; without names, a request is named ``r`` and its length.
+        outputs: the output tokens of all requests, or of each.
+        more: what all have in common, as in ``text_request``.
+    """
+    named = lengths if isinstance(lengths, Mapping) else {f"r{n}": n for n in lengths}
+    most = [outputs] * len(named) if isinstance(outputs, int) else outputs
+    return [
+        text_request(brief, name, length, max_tokens=out, **more)
+        for (name, length), out in zip(named.items(), most, strict=True)
+    ]
+
+
 def unlike(
     name: str, prompt: tuple[int, ...], *others: Request, brief: Brief, max_tokens: int = 2
 ) -> Request:
@@ -117,10 +148,14 @@ def unlike(
     return Request(name, begun, max_tokens)
 
 
-def one_by_one(name: str, requests: Sequence[Request], options: EngineOptions) -> Schedule:
+def one_by_one(
+    name: str, requests: Sequence[Request], options: EngineOptions | None = None
+) -> Schedule:
     """Each request arrives when the one before it has finished."""
     later = [
         together(request, when=gone(before.request_id))
         for before, request in itertools.pairwise(requests)
     ]
-    return Schedule(name, (together(requests[0]), *later), options=options)
+    arrivals = (together(requests[0]), *later)
+    # Options that are not given are left out of the schedule's JSON, too.
+    return Schedule(name, arrivals, options=options) if options else Schedule(name, arrivals)

@@ -9,15 +9,18 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Removal, Schedule, Stage
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
+    IN_PIECES,
     LASTING,
     LONG,
     MEDIUM,
     PIECE,
     SHORT,
     TWO,
+    at_once,
     gone,
     in_prefill,
     produced,
+    requests_of,
     text_request,
     together,
 )
@@ -28,7 +31,7 @@ from conformance.scenarios.scenario import Brief, Scenario
 def _queued(brief: Brief) -> Schedule:
     """Two rows decode; the first, third and last of four queued requests are removed; then all."""
     lengths = {"a": SHORT, "b": MEDIUM, "c": TWO, "d": SHORT, "e": MEDIUM, "f": TWO}
-    requests = [text_request(brief, name, n, max_tokens=5) for name, n in lengths.items()]
+    requests = requests_of(brief, lengths, 5)
     return Schedule(
         "queued",
         (
@@ -69,7 +72,7 @@ def _prefill(brief: Brief) -> Schedule:
             Removal(("a",), in_prefill("a", 2 * PIECE)),
             Removal(("d",), in_prefill("d", 3 * PIECE)),
         ),
-        options=EngineOptions(prefill_step_size=PIECE),
+        options=IN_PIECES,
     )
 
 
@@ -96,14 +99,14 @@ def _prefill_all(brief: Brief) -> Schedule:
             Removal(("alone",), in_prefill("alone", PIECE)),
             Removal(("b", "c"), in_prefill("b", PIECE)),
         ),
-        options=EngineOptions(prefill_step_size=PIECE),
+        options=IN_PIECES,
     )
 
 
 def _decode(brief: Brief) -> Schedule:
     """The first, last and middle of five decoding rows are removed, then all; one more arrives."""
     lengths = {"a": SHORT, "b": LONG, "c": MEDIUM, "d": TWO, "e": MEDIUM}
-    requests = [text_request(brief, name, n, max_tokens=LASTING) for name, n in lengths.items()]
+    requests = requests_of(brief, lengths, LASTING)
     return Schedule(
         "decode",
         (
@@ -145,7 +148,7 @@ def _longest(brief: Brief) -> list[Schedule]:
     The padding left in prefill is not a multiple of a piece.
     """
     cases = (
-        (2 * PIECE + 1, in_prefill("long", PIECE), EngineOptions(prefill_step_size=PIECE)),
+        (2 * PIECE + 1, in_prefill("long", PIECE), IN_PIECES),
         (SHORT, produced("long", 2), EngineOptions()),
     )
     return [
@@ -173,11 +176,11 @@ def _rows(brief: Brief) -> Schedule:
     An engine only needs to give tokens step by step.
     """
     lengths = {"a": SHORT, "b": MEDIUM, "c": TWO, "d": LONG}
-    requests = [text_request(brief, name, n, max_tokens=LASTING) for name, n in lengths.items()]
-    return Schedule(
+    requests = requests_of(brief, lengths, LASTING)
+    return at_once(
         "rows",
-        (together(*requests),),
-        (Removal(("b",), produced("b", 1)), Removal(("a", "d"), produced("a", 3))),
+        *requests,
+        removals=(Removal(("b",), produced("b", 1)), Removal(("a", "d"), produced("a", 3))),
     )
 
 

@@ -5,21 +5,21 @@ Results are checked as in any scenario. The limits are in ``core/contracts.toml`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from conformance.core.contracts import contracts
 from conformance.core.engine import Capability
 from conformance.core.engine_options import KV_GROUPS, EngineOptions, KvQuant, PrefixCaching
 from conformance.core.family import Family
+from conformance.core.representatives import Table, chosen_of, representatives
 from conformance.core.schedule import Removal, Request, Schedule, Stage, Weigh
 from conformance.core.trace import Trace
 from conformance.scenarios import reuse_witnesses as reuse
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
+    IN_PIECES,
     LONG,
     MEDIUM,
     PIECE,
     SHORT,
+    at_once,
     begun_otherwise,
     gone,
     produced,
@@ -43,39 +43,36 @@ _BLOCK = 4
 
 def _counted(family: Family) -> str:
     """Why the family's work is not counted; empty if it is."""
-    return _not_among(family, contracts().families)
+    return _not_among(family, representatives().counted)
 
 
 def _quantized_counted(family: Family) -> str:
-    return _not_among(family, contracts().quantized)
+    return _not_among(family, representatives().counted_quantized)
 
 
 def long_counted(family: Family) -> str:
     """The scenario held checks the caches of other families, after a shorter answer."""
-    return _not_among(family, contracts().long)
+    return _not_among(family, representatives().counted_long)
 
 
 def _one_counted(family: Family) -> str:
     """Depends only on the engine, so the first family of each library shows it."""
-    return _not_among(family, {name: all_[:1] for name, all_ in contracts().families.items()})
+    counted = representatives().counted
+    return _not_among(family, {library: names[:1] for library, names in counted.items()})
 
 
-def _not_among(family: Family, counted: Mapping[str, tuple[str, ...]]) -> str:
-    chosen = counted.get(family.facts.library, (family.name,))
+def _not_among(family: Family, table: Table) -> str:
+    chosen = chosen_of(table, family)
     return "" if family.name in chosen else f"the work of {', '.join(chosen)} is counted"
 
 
 def _positions(brief: Brief) -> list[Schedule]:
     sizes = {"twentieth": TWENTIETH, "published": PUBLISHED}
     return [
-        Schedule(
+        at_once(
             name,
-            (
-                together(
-                    text_request(brief, "short", short, max_tokens=FEW),
-                    text_request(brief, "long", long, max_tokens=FEW),
-                ),
-            ),
+            text_request(brief, "short", short, max_tokens=FEW),
+            text_request(brief, "long", long, max_tokens=FEW),
             options=EngineOptions(prefill_step_size=piece),
             contracts=("positions",),
         )
@@ -92,14 +89,14 @@ def row(brief: Brief, index: int, max_tokens: int) -> Request:
 def _rows(brief: Brief) -> list[Schedule]:
     ending = [row(brief, index, count) for index, count in enumerate(ENDS)]
     counted = ("rows", "gone", "bytes_left")
-    schedules = [Schedule("end", (together(*ending),), contracts=counted)]
+    schedules = [at_once("end", *ending, contracts=counted)]
     if Capability.CANCEL in brief.capabilities:
         rows = [row(brief, index, LASTING) for index in range(3)]
         removals = (
             Removal(("r1",), produced("r1", 3)),
             Removal(("r0", "r2"), produced("r2", 6)),
         )
-        schedules.append(Schedule("removed", (together(*rows),), removals, contracts=counted))
+        schedules.append(at_once("removed", *rows, removals=removals, contracts=counted))
     return schedules
 
 
@@ -110,7 +107,7 @@ def _late(brief: Brief) -> list[Schedule]:
         Schedule(
             "late",
             (together(*rows), together(late, when=produced("r0", 2))),
-            options=EngineOptions(prefill_step_size=PIECE),
+            options=IN_PIECES,
             contracts=("first_token", "others_wait", "others_calls"),
         )
     ]
@@ -119,16 +116,16 @@ def _late(brief: Brief) -> list[Schedule]:
 def _reads(brief: Brief) -> list[Schedule]:
     rows = [row(brief, index, LASTING) for index in range(3)]
     return [
-        Schedule("steps", (together(*rows),), weigh=Weigh.READS, contracts=("host_reads",)),
+        at_once("steps", *rows, weigh=Weigh.READS, contracts=("host_reads",)),
     ]
 
 
 def _lasting(brief: Brief) -> list[Schedule]:
     sizes = {"lasting": SOME, "long_lasting": MANY}
     return [
-        Schedule(
+        at_once(
             name,
-            (together(text_request(brief, "only", SHORT, max_tokens=steps + 1)),),
+            text_request(brief, "only", SHORT, max_tokens=steps + 1),
             weigh=Weigh.ALIVE if steps == SOME else Weigh.SAMPLED,
             contracts=("arrays", "graph", "bytes_left"),
         )
@@ -143,9 +140,9 @@ def _quantized(brief: Brief) -> list[Schedule]:
     rows = [row(brief, index, FEW) for index in range(2)]
     kinds = {"plain": None} | {f"bits_{b}": KvQuant(b, group_size=group) for b in (8, 4) if group}
     return [
-        Schedule(
+        at_once(
             name,
-            (together(*rows),),
+            *rows,
             options=EngineOptions(kv=kv),
             contracts=(f"bytes_{kv.bits:g}",) if kv is not None else (),
         )

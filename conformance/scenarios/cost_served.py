@@ -11,7 +11,16 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Removal, Schedule, Stage
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
-from conformance.scenarios.build import MEDIUM, PIECE, SHORT, gone, produced, text_request, together
+from conformance.scenarios.build import (
+    MEDIUM,
+    PIECE,
+    SHORT,
+    at_once,
+    gone,
+    produced,
+    text_request,
+    together,
+)
 from conformance.scenarios.cost import (
     ENDS,
     FEW,
@@ -32,15 +41,15 @@ def _served(brief: Brief) -> list[Schedule]:
     leaver = text_request(brief, "leaver", SHORT, max_tokens=MANY)
     after = text_request(brief, "next", MEDIUM, variant=1, max_tokens=FEW)
     found = [
-        Schedule(
+        at_once(
             "end",
-            (together(*(row(brief, index, count) for index, count in enumerate(ENDS))),),
+            *(row(brief, index, count) for index, count in enumerate(ENDS)),
             options=EngineOptions(counted=True),
             contracts=("rows", "at_rest"),
         ),
-        Schedule(
+        at_once(
             "late",
-            (together(text_request(brief, LATE, LATE_PROMPT, variant=2, max_tokens=FEW)),),
+            text_request(brief, LATE, LATE_PROMPT, variant=2, max_tokens=FEW),
             options=EngineOptions(prefill_step_size=PIECE, busy=True, counted=True),
             contracts=("first_token", "others_wait", "others_calls"),
         ),
@@ -58,9 +67,7 @@ def _served(brief: Brief) -> list[Schedule]:
             text_request(brief, "long", long, max_tokens=FEW),
         ]
         options = EngineOptions(prefill_step_size=piece, busy=True, counted=True)
-        found.append(
-            Schedule("twentieth", (together(*rows),), options=options, contracts=("positions",))
-        )
+        found.append(at_once("twentieth", *rows, options=options, contracts=("positions",)))
     return found
 
 

@@ -1,35 +1,120 @@
-"""Engine-level default samplers and processors, alone and mixed with per-request ones.
+"""Samplers and processors of rows and of the engine, alone and mixed, and their witnesses.
 
 An engine keeps per-request samplers and processors in addition to its defaults. Rows of both kinds
-join each other here in both orders. All prompts have one length: padding has its own scenarios.
+join each other here in both orders, and leave. All prompts have one length: padding has its own
+scenarios.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Arrival, Request, Schedule
+from conformance.core.schedule import Arrival, Request, Schedule, Stage
 from conformance.core.token_choice import Processor, Sampler
-from conformance.scenarios import row_processors
+from conformance.core.trace import Trace
 from conformance.scenarios.build import (
+    IN_PIECES,
     LASTING,
     LONG,
     MEDIUM,
     PIECE,
     SHORT,
     TWO,
+    at_once,
+    gone,
     in_prefill,
     produced,
     text_request,
     together,
 )
 from conformance.scenarios.lengthy import if_it_fits
-from conformance.scenarios.row_processors import bias
 from conformance.scenarios.scenario import Brief
+
+
+def schedules(brief: Brief) -> list[Schedule]:
+    """All schedules, for engines with per-request processors and late joins."""
+    makers = (_processors_leave, _plain_joins, _plain_leaves, _penalties)
+    return [make(brief) for make in makers]
+
+
+def bias(brief: Brief, number: int) -> Processor:
+    """A processor that ignores the history: it favours some tokens, others for other numbers."""
+    low, high = brief.tokens
+    count = high - low
+    liked = {low + (count * part // 16 + number) % count for part in range(16)}
+    return Processor("library", {"logit_bias": {str(token): 4.0 for token in sorted(liked)}})
+
+
+def _processors_leave(brief: Brief) -> Schedule:
+    """Rows with processors leave from between others; one without joins, then one with.
+
+    A list of rows that is empty by then is too short for both joining rows:
+    https://github.com/Blaizzy/mlx-vlm/pull/1583.
+    """
+    outputs = {"a": 2, "plain": LASTING, "b": 4, "other": LASTING}
+    given = {"a": (bias(brief, 1),), "b": (bias(brief, 2),)}
+    rows = [
+        text_request(brief, name, MEDIUM, variant=n, max_tokens=out, processors=given.get(name, ()))
+        for n, (name, out) in enumerate(outputs.items())
+    ]
+    bare = text_request(brief, "bare", MEDIUM, variant=5, max_tokens=LASTING)
+    own = (bias(brief, 3),)
+    late = text_request(brief, "late", MEDIUM, variant=4, max_tokens=3, processors=own)
+    joins = (together(bare, when=gone("b")), together(late, when=produced("bare", 2)))
+    return Schedule("processors_leave", (together(*rows), *joins))
+
+
+def _plain_joins(brief: Brief) -> Schedule:
+    """A row with processors leaves; one without joins the other without, which then leaves, too.
+
+    A list that had entries for the first rows has none for the joining row:
+    https://github.com/Blaizzy/mlx-vlm/pull/1451.
+    """
+    rows = [
+        text_request(brief, "own", MEDIUM, variant=1, max_tokens=2, processors=(bias(brief, 1),)),
+        text_request(brief, "other", MEDIUM, variant=2, max_tokens=5),
+    ]
+    late = text_request(brief, "bare", MEDIUM, variant=3, max_tokens=LASTING)
+    return Schedule("plain_joins", (together(*rows), together(late, when=gone("own"))))
+
+
+def _plain_leaves(brief: Brief) -> Schedule:
+    """A row without processors leaves others without; then rows with processors join.
+
+    Lists that are cut only if some row has a processor are longer than the batch by then:
+    https://github.com/ml-explore/mlx-lm/pull/1772.
+    """
+    rows = [
+        text_request(brief, name, MEDIUM, variant=n, max_tokens=out)
+        for n, (name, out) in enumerate({"a": 2, "plain": LASTING}.items())
+    ]
+    late = [
+        text_request(
+            brief, f"late_{n}", MEDIUM, variant=n, max_tokens=3, processors=(bias(brief, n),)
+        )
+        for n in (2, 3)
+    ]
+    return Schedule("plain_leaves", (together(*rows), together(*late, when=gone("a"))))
+
+
+def _penalties(brief: Brief) -> Schedule:
+    """Penalties count the tokens of their own row, including its prompt; other rows have none."""
+    repeated = Processor("library", {"repetition_penalty": 1.4, "repetition_context_size": 12})
+    counted = Processor("library", {"frequency_penalty": 0.7, "presence_penalty": 0.3})
+    # Correct even if a single stream shows processors only the last token of a prompt.
+    last = Processor("library", {"repetition_penalty": 3.0, "repetition_context_size": 1})
+    own = {"repeated": (repeated,), "plain": (), "counted": (counted,), "last": (last,)}
+    rows = [
+        text_request(brief, name, MEDIUM, variant=variant, max_tokens=2 + variant, processors=given)
+        for variant, (name, given) in enumerate(own.items())
+    ]
+    return at_once("penalties", *rows)
+
 
 # Takes the second likeliest token: never random, and never the engine's own choice.
 SECOND = Sampler("rank", {"rank": 1})
@@ -50,7 +135,7 @@ def default_schedules(brief: Brief) -> list[Schedule]:
     if brief.capabilities >= OF_DEFAULTS:
         found += [_own_joins_defaults(brief), _defaults_join_own(brief)]
     if {Capability.PROCESSORS, Capability.LATE_JOIN} <= brief.capabilities:
-        found += row_processors.schedules(brief)
+        found += schedules(brief)
     if Capability.SAMPLERS in brief.capabilities:
         found += if_it_fits(brief, _history_grows(brief))
         found += [_of_one_token(brief), _of_twenty(brief)]
@@ -69,7 +154,7 @@ def ends_apart(brief: Brief) -> Schedule:
     options, given = _defaults(brief)
     outputs = {LONG: 2, SHORT: 6, MEDIUM: 1, TWO: 4}
     rows = [text_request(brief, f"r{n}", n, max_tokens=out, **given) for n, out in outputs.items()]
-    return Schedule("defaults", (together(*rows),), options=options)
+    return at_once("defaults", *rows, options=options)
 
 
 def _defaults(brief: Brief) -> tuple[EngineOptions, dict[str, Any]]:
@@ -105,7 +190,7 @@ def _of_engine(brief: Brief, name: str, sampler: Sampler) -> Schedule:
         text_request(brief, f"r{variant}", MEDIUM, variant=variant, max_tokens=3, sampler=sampler)
         for variant in range(3)
     ]
-    return Schedule(name, (together(*rows),), options=EngineOptions(sampler=sampler))
+    return at_once(name, *rows, options=EngineOptions(sampler=sampler))
 
 
 def _own_joins_defaults(brief: Brief) -> Schedule:
@@ -134,7 +219,7 @@ def _history_grows(brief: Brief) -> Schedule:
         text_request(brief, "long", STEP - 2, max_tokens=LASTING, processors=processors),
         text_request(brief, "short", SHORT, max_tokens=LASTING, processors=processors),
     )
-    return Schedule("history_grows", (together(*rows),))
+    return at_once("history_grows", *rows)
 
 
 def _of_one_token(brief: Brief) -> Schedule:
@@ -155,7 +240,7 @@ def _of_one_token(brief: Brief) -> Schedule:
         )
         for row, penalty in enumerate(penalties)
     ]
-    return Schedule("of_one_token", (together(*rows),))
+    return at_once("of_one_token", *rows)
 
 
 def _of_twenty(brief: Brief) -> Schedule:
@@ -172,7 +257,7 @@ def _of_twenty(brief: Brief) -> Schedule:
         )
         for row, penalty in enumerate(penalties)
     ]
-    return Schedule("of_twenty", (together(*rows),))
+    return at_once("of_twenty", *rows)
 
 
 def _two_into_prefill(brief: Brief) -> Schedule:
@@ -183,7 +268,7 @@ def _two_into_prefill(brief: Brief) -> Schedule:
         for n in (MEDIUM, SHORT)
     ]
     arrivals = (together(half), together(*two, when=in_prefill("half_done", PIECE)))
-    return Schedule("two_into_prefill", arrivals, options=EngineOptions(prefill_step_size=PIECE))
+    return Schedule("two_into_prefill", arrivals, options=IN_PIECES)
 
 
 def _compared(brief: Brief) -> list[Schedule]:
@@ -220,6 +305,62 @@ def _compared(brief: Brief) -> list[Schedule]:
         for row in range(3)
     ]
     return [
-        Schedule(f"drawn_{name}", (together(*rows[3 * place : 3 * place + 3]),))
+        at_once(f"drawn_{name}", *rows[3 * place : 3 * place + 3])
         for place, name in enumerate(chains)
     ]
+
+
+def joined_either_way(trace: Trace) -> bool:
+    """Whether a row with its own processors decoded together with one that has the engine's."""
+    options = trace.schedule.options
+    names = {r.request_id: r.processors != options.processors for r in trace.schedule.requests}
+    for step in trace.steps:
+        if len({names[name] for name in step.in_stage(Stage.DECODE)}) > 1:
+            return bool(options.processors)
+    return False
+
+
+def chose_second(trace: Trace) -> bool:
+    """Whether the engine's sampler took a token other than the likeliest."""
+    options = trace.schedule.options
+    own = {r.request_id for r in trace.schedule.requests if r.sampler == options.sampler}
+    return options.sampler is not None and any(
+        event.request_id in own
+        and event.logprobs is not None
+        and event.token != int(np.argmax(event.logprobs))
+        for step in trace.steps
+        for event in step.output.events
+    )
+
+
+def last_processor_left(trace: Trace) -> bool:
+    """Whether a row with processors decoded next to a row that had seen all others leave."""
+    has = {r.request_id for r in trace.schedule.requests if r.processors}
+    decoding = [set(step.in_stage(Stage.DECODE)) for step in trace.steps]
+    for index, rows in enumerate(decoding):
+        before = any(rows & earlier and earlier & has for earlier in decoding[:index])
+        after = any(rows & later and later & has for later in decoding[index + 1 :])
+        if rows and not rows & has and before and after:
+            return True
+    return False
+
+
+def plain_left(trace: Trace) -> bool:
+    """Whether a row with processors joined rows that had seen one without leave, and none with."""
+    has = {r.request_id for r in trace.schedule.requests if r.processors}
+    decoding = [set(step.in_stage(Stage.DECODE)) for step in trace.steps]
+    for index, rows in enumerate(decoding):
+        if rows & has:
+            earlier = decoding[:index]
+            return any(before & rows and before - rows for before in earlier)
+    return False
+
+
+def history_of(count: int, trace: Trace) -> bool:
+    """Whether a row with processors came to have more than ``count`` tokens while it decoded."""
+    return any(
+        request.processors
+        and len(request.prompt) <= count < len(request.prompt) + len(stream.tokens)
+        for request in trace.schedule.requests
+        if (stream := trace.stream(request.request_id))
+    )

@@ -11,6 +11,7 @@ from conformance.core.schedule import Continuation, Schedule
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
+    IN_PIECES,
     LASTING,
     LONG,
     MEDIUM,
@@ -18,8 +19,10 @@ from conformance.scenarios.build import (
     PIECE,
     SHORT,
     TWO,
+    at_once,
     gone,
     produced,
+    requests_of,
     text_request,
     together,
 )
@@ -51,8 +54,7 @@ def _staggered(brief: Brief) -> list[Schedule]:
         Schedule("long_into_short", into_short),
     ]
     if Capability.CHUNKED in brief.capabilities:
-        options = EngineOptions(prefill_step_size=PIECE)
-        schedules.append(Schedule("long_into_short_chunked", into_short, options=options))
+        schedules.append(Schedule("long_into_short_chunked", into_short, options=IN_PIECES))
     return schedules
 
 
@@ -61,10 +63,7 @@ def _window(brief: Brief) -> list[Schedule]:
     lengths = (2 * window + 3, window - 1, window, window + 1)
     # The first produces a whole window; the others only have to cross its edge.
     outputs = (window + 2, 4, 4, 4)
-    requests = [
-        text_request(brief, f"r{n}", n, max_tokens=out)
-        for n, out in zip(lengths, outputs, strict=True)
-    ]
+    requests = requests_of(brief, lengths, outputs)
     late = text_request(brief, "late", window + 1, variant=1, max_tokens=3)
     arrivals = (together(*requests), together(late, when=produced(f"r{lengths[0]}", window - 3)))
     bound = BOUND if brief.bounded and not brief.window else None
@@ -165,11 +164,7 @@ def _prompt_cache(brief: Brief) -> list[Schedule]:
             text_request(brief, "last_alone", SHORT, segments=(4, 1), max_tokens=3),
             text_request(brief, "plain", MEDIUM, variant=1, max_tokens=3),
         ]
-        schedules.append(
-            Schedule(
-                "segments", (together(*pieces),), options=EngineOptions(prefill_step_size=PIECE)
-            )
-        )
+        schedules.append(at_once("segments", *pieces, options=IN_PIECES))
     return schedules
 
 

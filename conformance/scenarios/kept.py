@@ -12,12 +12,13 @@ from conformance.scenarios.build import (
     MEDIUM,
     SHORT,
     TWO,
+    at_once,
     gone,
     text_request,
     together,
 )
+from conformance.scenarios.engine_sampling import bias
 from conformance.scenarios.lengthy import STEP, if_it_fits
-from conformance.scenarios.row_processors import bias
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 FEW = 2  # output tokens
@@ -49,7 +50,7 @@ def _decoding(brief: Brief) -> Schedule:
     rows = [
         text_request(brief, f"of_{n}", n, max_tokens=LASTING, processors=given) for n in lengths
     ]
-    return Schedule("decoding", (together(*rows),), weigh=Weigh.GRAPH)
+    return at_once("decoding", *rows, weigh=Weigh.GRAPH)
 
 
 def _lasting(brief: Brief) -> Schedule:
@@ -63,7 +64,7 @@ def _lasting(brief: Brief) -> Schedule:
         text_request(brief, name, TWO, variant=variant, max_tokens=STEPS + 1)
         for variant, name in enumerate(names)
     ]
-    return Schedule("lasting", (together(*rows),), weigh=Weigh.ALIVE, contracts=("arrays",))
+    return at_once("lasting", *rows, weigh=Weigh.ALIVE, contracts=("arrays",))
 
 
 def _ended(brief: Brief, name: str, weigh: Weigh) -> Schedule:
@@ -72,7 +73,7 @@ def _ended(brief: Brief, name: str, weigh: Weigh) -> Schedule:
         text_request(brief, f"row_{row}", length, variant=row // 3, max_tokens=FEW)
         for row, length in enumerate(LENGTHS)
     ]
-    return Schedule(name, (together(*rows),), weigh=weigh)
+    return at_once(name, *rows, weigh=weigh)
 
 
 def _resumed(brief: Brief) -> Schedule:
@@ -95,7 +96,7 @@ def _piece(brief: Brief) -> Schedule:
     pieces = (MANY, TWO)
     row = text_request(brief, "row", sum(pieces), max_tokens=FEW, segments=pieces)
     options = EngineOptions(prefix_caching=PrefixCaching())
-    return Schedule("piece", (together(row),), options=options, weigh=Weigh.STORED)
+    return at_once("piece", row, options=options, weigh=Weigh.STORED)
 
 
 def _counted(trace: Trace) -> bool:

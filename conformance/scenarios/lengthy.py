@@ -8,13 +8,15 @@ from __future__ import annotations
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Removal, Request, Schedule
 from conformance.scenarios.build import (
+    IN_PIECES,
     LONG,
     MEDIUM,
-    PIECE,
     SHORT,
     TWO,
+    at_once,
     gone,
     produced,
+    requests_of,
     text_request,
     together,
 )
@@ -34,16 +36,16 @@ def long_prompts(brief: Brief) -> list[Schedule]:
     The last token of a prompt is processed separately. None for a model without enough positions.
     """
     lengths = (2 * STEP + 8, STEP + 1, SHORT)
-    rows = [text_request(brief, f"r{n}", n, max_tokens=MANY) for n in lengths]
-    return if_it_fits(brief, Schedule("long", (together(*rows),)))
+    rows = requests_of(brief, lengths, MANY)
+    return if_it_fits(brief, at_once("long", *rows))
 
 
 def long_pieces(brief: Brief) -> list[Schedule]:
     """Pieces as long as a storage step: two whole ones, one and a part, less than one."""
     lengths = (2 * STEP + 1, STEP + STEP // 4, SHORT)
-    rows = [text_request(brief, f"r{n}", n, max_tokens=3) for n in lengths]
+    rows = requests_of(brief, lengths, 3)
     options = EngineOptions(prefill_step_size=STEP)
-    return if_it_fits(brief, Schedule("long", (together(*rows),), options=options))
+    return if_it_fits(brief, at_once("long", *rows, options=options))
 
 
 def if_it_fits(brief: Brief, schedule: Schedule) -> list[Schedule]:
@@ -54,7 +56,7 @@ def if_it_fits(brief: Brief, schedule: Schedule) -> list[Schedule]:
 
 def of_eight(brief: Brief) -> Schedule:
     """Eight rows, each of which ends at another step."""
-    return Schedule("of_eight", (together(*_rows(brief, _ENDS)),))
+    return at_once("of_eight", *_rows(brief, _ENDS))
 
 
 def decode_of_eight(brief: Brief) -> Schedule:
@@ -80,14 +82,14 @@ def turns(brief: Brief, window: int) -> Schedule:
     ]
     late = text_request(brief, "late", 2 * window, variant=1, max_tokens=window + 2)
     arrivals = (together(*rows), together(late, when=produced("short", window + 1)))
-    return Schedule("turns", arrivals, options=EngineOptions(prefill_step_size=PIECE))
+    return Schedule("turns", arrivals, options=IN_PIECES)
 
 
 def pieces_of_windows(brief: Brief, window: int) -> Schedule:
     """Pieces exactly as long as the window: three, two, and less than one."""
     lengths = (3 * window + 1, window - 1, 2 * window)
-    rows = [text_request(brief, f"r{n}", n, max_tokens=3) for n in lengths]
-    return Schedule("even", (together(*rows),), options=EngineOptions(prefill_step_size=window))
+    rows = requests_of(brief, lengths, 3)
+    return at_once("even", *rows, options=EngineOptions(prefill_step_size=window))
 
 
 def _rows(brief: Brief, ends: tuple[int, ...]) -> list[Request]:

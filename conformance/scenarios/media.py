@@ -1,4 +1,4 @@
-"""Rungs with images, videos and sounds in prompts, and with state left on the model."""
+"""Rungs with images, videos and sounds in prompts, or state left on the model; and witnesses."""
 
 from __future__ import annotations
 
@@ -9,23 +9,124 @@ from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.family import Family
 from conformance.core.schedule import Removal, Request, Schedule, Stage, Trigger
-from conformance.scenarios import media_witnesses as media_seen
+from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
+    IN_PIECES,
     LASTING,
     LONG,
     MEDIUM,
     PIECE,
     SHORT,
     TWO,
+    at_once,
     gone,
     in_prefill,
     media_request,
+    one_by_one,
     produced,
+    requests_of,
     text_request,
     together,
 )
-from conformance.scenarios.scenario import Brief, Scenario
+from conformance.scenarios.scenario import Brief, Scenario, Witness
+from conformance.scenarios.witnesses import last_rows_left, longest_leaves
+
+
+def beside_text() -> Witness:
+    """A request with media and one without decoded together after one prefill."""
+    return Witness("media beside text from the start", lambda trace: _together(trace, Stage.QUEUED))
+
+
+def text_joins() -> Witness:
+    """Text arrived when a request with media had produced tokens, and both then decoded."""
+    return Witness("text that joins media", lambda trace: _joined(trace, late_media=False))
+
+
+def joins_text() -> Witness:
+    """A request with media arrived when text had produced tokens, and both then decoded."""
+    return Witness("media that joins text", lambda trace: _joined(trace, late_media=True))
+
+
+def cut_in_span() -> Witness:
+    """A piece of prefill ended inside a medium, not at its edge."""
+
+    def seen(trace: Trace) -> bool:
+        done: dict[str, int] = {}
+        spans = {r.request_id: [m.span for m in r.media] for r in trace.schedule.requests}
+        for step in trace.steps:
+            for name, count in step.output.processed.items():
+                done[name] = done.get(name, 0) + count
+                if any(start < done[name] < stop for start, stop in spans.get(name, ())):
+                    return True
+        return False
+
+    return Witness("a piece of prefill that ends within a medium", seen)
+
+
+def removed_from(stage: Stage) -> Witness:
+    """A request with media was removed in ``stage``, and one without was completed."""
+
+    def seen(trace: Trace) -> bool:
+        media = _with_media(trace)
+        texts = {r.request_id for r in trace.schedule.requests} - media
+        gone = any(step.removed_from.get(n) is stage for step in trace.steps for n in media)
+        return gone and any(trace.stream(name).finish_reason for name in texts)
+
+    return Witness(f"media removed in {stage}", seen)
+
+
+def last_row_left(stage: Stage, *, media: bool) -> Witness:
+    """The last row left has media, or has none: see ``witnesses.last_rows_left``."""
+
+    def seen(trace: Trace) -> bool:
+        return any((name in _with_media(trace)) is media for name in last_rows_left(trace, stage))
+
+    name = f"{'media' if media else 'text'} whose longer neighbour was removed in {stage}"
+    return Witness(name, seen, needs=longest_leaves(stage).needs)
+
+
+def one_after_another() -> Witness:
+    """At least three requests that were never in the engine's batch together."""
+
+    def seen(trace: Trace) -> bool:
+        busy = [
+            {n for n, at in step.stages.items() if at in (Stage.PREFILL, Stage.DECODE)}
+            for step in trace.steps
+        ]
+        worked = set().union(*busy)
+        return len(worked) >= 3 and all(len(names) <= 1 for names in busy)
+
+    return Witness("three requests one after another", seen)
+
+
+def _with_media(trace: Trace) -> set[str]:
+    return {r.request_id for r in trace.schedule.requests if r.media}
+
+
+def _together(trace: Trace, before: Stage) -> bool:
+    first = trace.steps[0].in_stage(before) if trace.steps else ()
+    media = _with_media(trace)
+    for step in trace.steps:
+        decoding = set(step.in_stage(Stage.DECODE)) & set(first)
+        if decoding & media and decoding - media:
+            return True
+    return False
+
+
+def _joined(trace: Trace, *, late_media: bool) -> bool:
+    media, produced = _with_media(trace), set[str]()
+    joined: set[tuple[str, str]] = set()
+    for step in trace.steps:
+        decoding = step.in_stage(Stage.DECODE)
+        for late in step.in_stage(Stage.QUEUED):
+            joined |= {(late, early) for early in decoding if early in produced}
+        for late, early in joined:
+            kinds = (late in media, early in media)
+            if kinds == (late_media, not late_media) and {late, early} <= set(decoding):
+                return True
+        produced |= {event.request_id for event in step.output.events}
+    return False
 
 
 def _takes_media(family: Family) -> str:
@@ -56,15 +157,13 @@ def _beside(brief: Brief, kind: str) -> Iterator[Schedule]:
     """All arrive at the start: with text, in two sizes, several in one prompt, the same twice."""
     one = media_request(brief, "one", kind)
     long, short = text_request(brief, "long", LONG), text_request(brief, "short", SHORT)
-    yield Schedule(f"{kind}_beside_text", (together(one, long, short),))
+    yield at_once(f"{kind}_beside_text", one, long, short)
     other = media_request(brief, "other", kind, size=1, content=1)
-    yield Schedule(f"{kind}_two_sizes", (together(one, other),))
-    yield Schedule(
-        f"{kind}_same_twice", (together(one, media_request(brief, "again", kind), short),)
-    )
+    yield at_once(f"{kind}_two_sizes", one, other)
+    yield at_once(f"{kind}_same_twice", one, media_request(brief, "again", kind), short)
     if kind not in brief.single:
         several = media_request(brief, "several", kind, content=1, count=2)
-        yield Schedule(f"{kind}_several", (together(several, one, short),))
+        yield at_once(f"{kind}_several", several, one, short)
 
 
 def _images_together(brief: Brief) -> list[Schedule]:
@@ -77,13 +176,13 @@ def _images_together(brief: Brief) -> list[Schedule]:
     one, other = at_edge("one", SHORT), at_edge("other", SHORT, size=1, content=2)
     longer = at_edge("longer", MEDIUM, content=1, max_tokens=3)
     schedules = [
-        Schedule("one_size", (together(one, longer),)),
-        Schedule("sizes_and_text", (together(one, other, text_request(brief, "text", LONG)),)),
+        at_once("one_size", one, longer),
+        at_once("sizes_and_text", one, other, text_request(brief, "text", LONG)),
     ]
     if brief.beside:
         # Here the first token already shows whose image a row used; later ones may not.
         first = [at_edge(f"first_{n}", SHORT, content=n, max_tokens=1) for n in range(2)]
-        schedules.append(Schedule("first_tokens", (together(*first),)))
+        schedules.append(at_once("first_tokens", *first))
     return schedules
 
 
@@ -114,8 +213,8 @@ def _chunks(brief: Brief, kind: str) -> Iterator[Schedule]:
         arrivals = (together(one, long, short),)
         yield Schedule(f"{kind}_cut_at_{where}", arrivals, options=options)
     padded = media_request(brief, "padded", kind)
-    options = EngineOptions(prefill_step_size=PIECE)
-    yield Schedule(f"{kind}_cut_and_padded", (together(padded, long),), options=options)
+    options = IN_PIECES
+    yield at_once(f"{kind}_cut_and_padded", padded, long, options=options)
     yield _removal(brief, kind, "prefill", in_prefill("one", PIECE), options)
     yield from _longest(brief, kind, options)
 
@@ -170,13 +269,13 @@ def _slots(brief: Brief, kind: str) -> Iterator[Schedule]:
         text_request(brief, "text", LONG, max_tokens=3),
     ]
     options = EngineOptions(prefill_batch_size=1, completion_batch_size=1)
-    yield Schedule(f"{kind}_after_{kind}", (together(*requests),), options=options)
+    yield at_once(f"{kind}_after_{kind}", *requests, options=options)
 
 
 def _stale(brief: Brief) -> list[Schedule]:
     """Requests in turn on one model, each different from the previous one."""
     lengths = {"long": LONG, "short": SHORT, "medium": MEDIUM}
-    requests = [text_request(brief, name, n, max_tokens=4) for name, n in lengths.items()]
+    requests = requests_of(brief, lengths, 4)
     for kind in brief.modalities:
         if kind != "text":
             more: dict[str, Any] = {"max_tokens": 3}
@@ -186,15 +285,7 @@ def _stale(brief: Brief) -> list[Schedule]:
                 media_request(brief, f"other_{kind}", kind, size=1, content=1, **more),
                 *requests,
             ]
-    return [_one_by_one("in_turn", requests), _one_by_one("in_reverse", requests[::-1])]
-
-
-def _one_by_one(name: str, requests: list[Request]) -> Schedule:
-    first, *rest = requests
-    arrivals = [together(first)]
-    for before, request in zip(requests, rest, strict=False):
-        arrivals.append(together(request, when=gone(before.request_id)))
-    return Schedule(name, tuple(arrivals))
+    return [one_by_one("in_turn", requests), one_by_one("in_reverse", requests[::-1])]
 
 
 _NEEDS = frozenset({Capability.MEDIA, Capability.LATE_JOIN, Capability.CANCEL, Capability.STAGES})
@@ -205,13 +296,13 @@ MIXED_MODALITY = Scenario(
     _NEEDS,
     _mixed,
     (
-        media_seen.beside_text().shown_in(
+        beside_text().shown_in(
             "*_beside_text", "*_same_twice", "*_several", "*_cancelled_in_decode"
         ),
-        media_seen.text_joins().shown_in("text_joins_*"),
-        media_seen.joins_text().shown_in("*_joins_text"),
-        media_seen.removed_from(Stage.DECODE).shown_in("*_cancelled_in_decode"),
-        media_seen.one_after_another().shown_in("*_after_*"),
+        text_joins().shown_in("text_joins_*"),
+        joins_text().shown_in("*_joins_text"),
+        removed_from(Stage.DECODE).shown_in("*_cancelled_in_decode"),
+        one_after_another().shown_in("*_after_*"),
     ),
     applies=_takes_media,
 )
@@ -231,12 +322,10 @@ MEDIA_IN_PIECES = Scenario(
     _NEEDS | {Capability.CHUNKED},
     _in_pieces,
     (
-        media_seen.cut_in_span().shown_in("*_cut_at_inside"),
-        media_seen.removed_from(Stage.PREFILL).shown_in(
-            "*_cancelled_in_prefill", "*_longest_in_prefill"
-        ),
-        media_seen.last_row_left(Stage.PREFILL, media=False).shown_in("*_longest_in_prefill"),
-        media_seen.last_row_left(Stage.PREFILL, media=True).shown_in("*_left_in_prefill"),
+        cut_in_span().shown_in("*_cut_at_inside"),
+        removed_from(Stage.PREFILL).shown_in("*_cancelled_in_prefill", "*_longest_in_prefill"),
+        last_row_left(Stage.PREFILL, media=False).shown_in("*_longest_in_prefill"),
+        last_row_left(Stage.PREFILL, media=True).shown_in("*_left_in_prefill"),
     ),
     applies=_takes_media_in_pieces,
 )
@@ -246,5 +335,5 @@ STALE_STATE = Scenario(
     "requests one after the other: what one leaves on the model changes nothing for the next",
     frozenset({Capability.LATE_JOIN}),
     _stale,
-    (seen.one_row_calls(), media_seen.one_after_another()),
+    (seen.one_row_calls(), one_after_another()),
 )

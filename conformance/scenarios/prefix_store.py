@@ -7,19 +7,95 @@ blocks. Only a prompt of 16 tokens or more gets a snapshot.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
+from itertools import pairwise
 
 from msgspec.structs import replace
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import KV_GROUPS, EngineOptions, KvQuant, PrefixCaching
 from conformance.core.family import Family
+from conformance.core.pooled import PoolCall, Pooled
 from conformance.core.schedule import Media, Request, Schedule
-from conformance.scenarios import pool_witnesses as pool
+from conformance.core.trace import Trace
 from conformance.scenarios import reuse_witnesses as reuse
-from conformance.scenarios.build import LONG, MEDIUM, PIECE, SHORT, begun_otherwise, gone, together
-from conformance.scenarios.scenario import Brief, Scenario
+from conformance.scenarios.build import (
+    LONG,
+    MEDIUM,
+    PIECE,
+    SHORT,
+    begun_otherwise,
+    gone,
+    one_by_one,
+    together,
+)
+from conformance.scenarios.scenario import Brief, Scenario, Witness
+
+_SEVERAL = 2
+
+
+def given_up() -> Witness:
+    """A stored block or snapshot was evicted by a call."""
+    return Witness(
+        "a kept prefix that is given up",
+        lambda trace: any(
+            set(a.sizes) - set(b.sizes) and b.call is not PoolCall.RESTART
+            for a, b in pairwise(_calls(trace))
+        ),
+    )
+
+
+def held_by_rows() -> Witness:
+    """Several rows held the same block, or rows were restored from several snapshots."""
+
+    def seen(trace: Trace) -> bool:
+        calls = list(_calls(trace))
+        twice = any(count >= _SEVERAL for call in calls for count in call.held.values())
+        found = [c for c in calls if c.call is PoolCall.FIND_SNAPSHOT and c.found]
+        return twice or len(found) >= _SEVERAL
+
+    return Witness("prefixes of several rows at once", seen)
+
+
+def from_files() -> Witness:
+    """A prefix was found while nothing was in memory."""
+    return Witness(
+        "a prefix from files",
+        lambda trace: any(_read(a, b) and not a.sizes for a, b in pairwise(_calls(trace))),
+    )
+
+
+def behind_memory() -> Witness:
+    """A prefix was found in files while other prefixes were in memory."""
+    return Witness(
+        "a prefix from files behind memory",
+        lambda trace: any(_read(a, b) and a.sizes for a, b in pairwise(_calls(trace))),
+    )
+
+
+def tenants_apart() -> Witness:
+    """Each tenant reused its own earlier prompts; its first request reused nothing."""
+
+    def seen(trace: Trace) -> bool:
+        tenants = {r.request_id: r.tenant for r in trace.schedule.requests}
+        reused = {name for step in trace.steps for name in step.output.reused}
+        return {tenants[name] for name in reused} == set(tenants.values())
+
+    return Witness("a reused prefix of each tenant", seen, frozenset({Capability.TENANTS}))
+
+
+def _read(before: Pooled, call: Pooled) -> bool:
+    """Whether a prefix was found that was not in memory before."""
+    if call.call not in {PoolCall.FIND_SNAPSHOT, PoolCall.FIND_ON_DISK} or not call.on_disk:
+        return False
+    known = {name.tokens[: call.found] for name in before.sizes}
+    return bool(call.found) and call.prefix.tokens[: call.found] not in known
+
+
+def _calls(trace: Trace) -> Iterator[Pooled]:
+    for step in trace.steps:
+        yield from step.output.pooled
+
 
 BLOCK = 4
 # Output tokens: the first comes from the prompt, the second from its stored cache.
@@ -61,14 +137,6 @@ def _texts(brief: Brief) -> list[Request]:
     return [Request(name, prompt, FEW) for name, prompt in prompts.items()]
 
 
-def _one_by_one(name: str, requests: list[Request], options: EngineOptions) -> Schedule:
-    later = [
-        together(request, when=gone(before.request_id))
-        for before, request in itertools.pairwise(requests)
-    ]
-    return Schedule(name, (together(requests[0]), *later), options=options)
-
-
 def _caching(**options: float | bool) -> PrefixCaching:
     return replace(PrefixCaching(block_size=BLOCK, interval=2 * BLOCK), **options)
 
@@ -80,7 +148,7 @@ def _in_turn(brief: Brief) -> Iterator[Schedule]:
         "by_bytes": _caching(times_first=2.5),
     }
     for name, bound in bounds.items():
-        yield _one_by_one(name, _texts(brief), EngineOptions(prefix_caching=bound))
+        yield one_by_one(name, _texts(brief), EngineOptions(prefix_caching=bound))
 
 
 def _held(brief: Brief) -> Schedule:
@@ -128,7 +196,7 @@ def _files(brief: Brief) -> Iterator[Schedule]:
     }
     asked = [replace(request, tenant="a") for request in _texts(brief)]
     for name, bound in bounds.items():
-        yield _one_by_one(name, asked, EngineOptions(prefix_caching=bound))
+        yield one_by_one(name, asked, EngineOptions(prefix_caching=bound))
 
 
 def _tenants(brief: Brief) -> Schedule:
@@ -145,7 +213,7 @@ def _tenants(brief: Brief) -> Schedule:
         for turn in ("first", "again")
         for name in names
     ]
-    return _one_by_one("tenants", asked, EngineOptions(prefix_caching=_caching()))
+    return one_by_one("tenants", asked, EngineOptions(prefix_caching=_caching()))
 
 
 def _quantized(brief: Brief) -> Iterator[Schedule]:
@@ -160,7 +228,7 @@ def _quantized(brief: Brief) -> Iterator[Schedule]:
     first, beside, other, longer, *_ = _texts(brief)
     for name, kv in kinds.items():
         options = EngineOptions(kv=kv, prefix_caching=_caching())
-        yield _one_by_one(f"{name}_in_turn", [first, beside, longer], options)
+        yield one_by_one(f"{name}_in_turn", [first, beside, longer], options)
         rows = together(beside, other, longer, when=gone("first"))
         yield Schedule(f"{name}_beside", (together(first), rows), options=options)
 
@@ -183,7 +251,7 @@ def _media(brief: Brief, kind: str) -> Schedule:
     if kind not in brief.single:
         requests += [shows("two", 0, 1), shows("two_others", 0, 2), shows("two_again", 0, 1)]
     requests += [Request("text", before + after, FEW), shows("again", 0)]
-    return _one_by_one(f"{kind}_kept", requests, EngineOptions(prefix_caching=_caching()))
+    return one_by_one(f"{kind}_kept", requests, EngineOptions(prefix_caching=_caching()))
 
 
 def _represents(family: Family) -> str:
@@ -206,11 +274,11 @@ PREFIX_STORE = Scenario(
     _prefix_store,
     (
         reuse.hit(),
-        pool.given_up().shown_in("by_number", "by_bytes"),
-        pool.held_by_rows().shown_in("held"),
-        pool.from_files().shown_in("files_alone", "files_of_before"),
-        pool.behind_memory().shown_in("files_behind"),
-        pool.tenants_apart().shown_in("tenants"),
+        given_up().shown_in("by_number", "by_bytes"),
+        held_by_rows().shown_in("held"),
+        from_files().shown_in("files_alone", "files_of_before"),
+        behind_memory().shown_in("files_behind"),
+        tenants_apart().shown_in("tenants"),
     ),
     applies=_represents,
 )

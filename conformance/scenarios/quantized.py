@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import KV_GROUPS, EngineOptions, KvQuant
 from conformance.core.errors import Unsupported
-from conformance.core.schedule import Arrival, Request, Schedule
-from conformance.scenarios import quantized_witnesses as kept
+from conformance.core.schedule import Arrival, Request, Schedule, Stage
+from conformance.core.trace import Step, Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
     LONG,
@@ -20,7 +21,65 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
-from conformance.scenarios.scenario import Brief, Scenario
+from conformance.scenarios.scenario import Brief, Scenario, Witness
+
+
+def quantized() -> Witness:
+    """Some layer's cache was quantized."""
+    return Witness("a quantized cache", lambda trace: any(map(_is_quantized, trace.steps)))
+
+
+def row_leaves() -> Witness:
+    """A row left a quantized batch in which another kept decoding."""
+
+    def seen(trace: Trace) -> bool:
+        return any(
+            set(before.in_stage(Stage.DECODE)) - set(after.in_stage(Stage.DECODE))
+            and set(before.in_stage(Stage.DECODE)) & set(after.in_stage(Stage.DECODE))
+            for before, after in _decoding(trace)
+        )
+
+    return Witness("a row that leaves a quantized batch", seen)
+
+
+def row_joins() -> Witness:
+    """A row joined a quantized batch in which another was already decoding."""
+
+    def seen(trace: Trace) -> bool:
+        return any(
+            set(after.in_stage(Stage.DECODE)) - set(before.in_stage(Stage.DECODE))
+            and set(before.in_stage(Stage.DECODE)) & set(after.in_stage(Stage.DECODE))
+            for before, after in _decoding(trace)
+        )
+
+    return Witness("a row that joins a quantized batch", seen)
+
+
+def either_side_of_start() -> Witness:
+    """Prompts shorter and longer than the start were in one batch."""
+
+    def seen(trace: Trace) -> bool:
+        kv = trace.schedule.options.kv
+        if kv is None:
+            return False
+        short = {r.request_id for r in trace.schedule.requests if len(r.prompt) < kv.start}
+        return any(
+            set(rows) & short and set(rows) - short
+            for step in trace.steps
+            for rows in (step.in_stage(Stage.PREFILL), step.in_stage(Stage.DECODE))
+        )
+
+    return Witness("rows on either side of the start", seen)
+
+
+def _decoding(trace: Trace) -> list[tuple[Step, Step]]:
+    """Each step that ended with a quantized cache, and the next one."""
+    return [(step, after) for step, after in pairwise(trace.steps) if _is_quantized(step)]
+
+
+def _is_quantized(step: Step) -> bool:
+    return any(layer.quantized for layer in step.layers)
+
 
 # The start of TurboQuant: above the short prompts, in the middle of the others.
 START = 8
@@ -127,10 +186,10 @@ QUANTIZED = Scenario(
     frozenset({Capability.QUANTIZED, Capability.LATE_JOIN, Capability.CHUNKED}),
     _quantized,
     (
-        kept.quantized().shown_in("uniform_*", "turbo", "alone_*"),
-        kept.row_leaves().shown_in("uniform_*", "turbo", "unpadded_*"),
-        kept.row_joins().shown_in("uniform_*", "turbo"),
-        kept.either_side_of_start().shown_in("start_beside"),
+        quantized().shown_in("uniform_*", "turbo", "alone_*"),
+        row_leaves().shown_in("uniform_*", "turbo", "unpadded_*"),
+        row_joins().shown_in("uniform_*", "turbo"),
+        either_side_of_start().shown_in("start_beside"),
         seen.padding().shown_in("plain", "uniform_*", "turbo", "start_above", "start_beside"),
     ),
 )

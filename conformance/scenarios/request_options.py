@@ -12,15 +12,16 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Arrival, Probe, Request, Schedule
 from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import FinishReason, Trace
-from conformance.scenarios import engine_sampling, sampling_witnesses
+from conformance.scenarios import engine_sampling
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
+    IN_PIECES,
     LASTING,
     LONG,
     MEDIUM,
-    PIECE,
     SHORT,
     TWO,
+    at_once,
     gone,
     produced,
     text_request,
@@ -109,7 +110,7 @@ def _stop_edges(brief: Brief) -> Schedule:
         begun = tokens(inside)
         stops["inside"] = ((*begun[:3], unseen), begun[1:3])
     stopping = [replace_fields(row, stop=stops[row.request_id]) for row in rows]
-    return Schedule("edges", (together(*stopping),))
+    return at_once("edges", *stopping)
 
 
 def _samplers(brief: Brief) -> list[Schedule]:
@@ -121,8 +122,7 @@ def _penalty_in_pieces(brief: Brief) -> Schedule:
     """A penalty counts the tokens of all pieces. A single row, so no other row can be the cause."""
     penalty = Processor("library", {"repetition_penalty": 3.0, "repetition_context_size": LONG})
     request = text_request(brief, "only", LONG, processors=(penalty,))
-    options = EngineOptions(prefill_step_size=PIECE)
-    return Schedule("penalty_in_pieces", (together(request),), options=options)
+    return at_once("penalty_in_pieces", request, options=IN_PIECES)
 
 
 def _sampled(brief: Brief) -> list[Schedule]:
@@ -167,9 +167,9 @@ def _sampled(brief: Brief) -> list[Schedule]:
     ]
     return [
         Schedule("per_row", (together(*rows), together(*late, when=produced("plain", 2)))),
-        Schedule("shared", (together(*shared),)),
-        Schedule("shared_top_p", (together(*narrow),)),
-        Schedule("shared_xtc", (together(*rare),)),
+        at_once("shared", *shared),
+        at_once("shared_top_p", *narrow),
+        at_once("shared_xtc", *rare),
     ]
 
 
@@ -213,7 +213,7 @@ def _fewer_slots(brief: Brief) -> Schedule:
     """More prompts may be prefilled together than may decode: they wait, but must complete."""
     rows = [text_request(brief, f"r{i}", TWO, variant=i, max_tokens=2) for i in range(2)]
     options = EngineOptions(prefill_batch_size=2, completion_batch_size=1)
-    return Schedule("fewer_slots", (together(*rows),), options=options)
+    return at_once("fewer_slots", *rows, options=options)
 
 
 def _stopped(trace: Trace) -> bool:
@@ -264,27 +264,27 @@ SAMPLERS = Scenario(
         replace(seen.late_join(), needs=_SAMPLING).shown_in("per_row"),
         Witness(
             "a row with its own processors beside one with the engine's",
-            sampling_witnesses.joined_either_way,
+            engine_sampling.joined_either_way,
             needs=engine_sampling.OF_DEFAULTS,
         ).shown_in("own_joins_defaults", "defaults_join_own"),
         Witness(
             "a token that the engine's sampler chose",
-            sampling_witnesses.chose_second,
+            engine_sampling.chose_second,
             needs=engine_sampling.OF_DEFAULTS | {Capability.LOGPROBS},
         ).shown_in("own_joins_defaults", "defaults_join_own"),
         Witness(
             "processors that join after all others have left",
-            sampling_witnesses.last_processor_left,
+            engine_sampling.last_processor_left,
             needs=frozenset({Capability.LATE_JOIN}),
         ).shown_in("processors_leave"),
         Witness(
             "processors that join after a row without has left",
-            sampling_witnesses.plain_left,
+            engine_sampling.plain_left,
             needs=frozenset({Capability.LATE_JOIN}),
         ).shown_in("plain_leaves"),
         Witness(
             "a history of more than 256 tokens",
-            partial(sampling_witnesses.history_of, engine_sampling.STEP),
+            partial(engine_sampling.history_of, engine_sampling.STEP),
             needs=frozenset({Capability.SAMPLERS}),
         ).shown_in("history_grows"),
         Witness("a penalty over a prompt in pieces", _penalised_in_pieces).shown_in(

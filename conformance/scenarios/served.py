@@ -21,8 +21,10 @@ from conformance.scenarios.build import (
     MEDIUM,
     SHORT,
     TWO,
+    at_once,
     media_request,
     produced,
+    requests_of,
     text_request,
     together,
 )
@@ -45,7 +47,7 @@ from conformance.scenarios.served_clients import (
     reused,
     slots_again,
 )
-from conformance.scenarios.served_rungs import FEATURES
+from conformance.scenarios.served_features import FEATURES
 
 _SERVED = frozenset({Capability.SERVED})
 
@@ -72,7 +74,7 @@ def _room(tokens: int) -> Callable[[Family], str]:
 def _together(brief: Brief) -> list[Schedule]:
     lengths = (LONG, SHORT, MEDIUM, TWO)
     equal = [text_request(brief, f"r{i}", MEDIUM, variant=i, max_tokens=ANSWER) for i in range(4)]
-    ragged = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in lengths]
+    ragged = requests_of(brief, lengths, ANSWER)
     same = [text_request(brief, f"r{i}", MEDIUM, max_tokens=ANSWER) for i in range(4)]
     whole = [
         text_request(
@@ -81,7 +83,7 @@ def _together(brief: Brief) -> list[Schedule]:
         for n in lengths
     ]
     found = {"equal_length": equal, "ragged": ragged, "identical": same, "some_whole": whole}
-    return [Schedule(name, (together(*rows),), options=BUSY) for name, rows in found.items()]
+    return [at_once(name, *rows, options=BUSY) for name, rows in found.items()]
 
 
 def _joins(brief: Brief) -> list[Schedule]:
@@ -99,7 +101,7 @@ def _ends(brief: Brief) -> list[Schedule]:
         text_request(brief, f"r{i}", (SHORT, MEDIUM, TWO)[i % 3], variant=i, max_tokens=n)
         for i, n in enumerate(outputs)
     ]
-    return [Schedule("short_beside_long", (together(*rows),), options=BUSY)]
+    return [at_once("short_beside_long", *rows, options=BUSY)]
 
 
 def _slots(brief: Brief) -> list[Schedule]:
@@ -109,7 +111,7 @@ def _slots(brief: Brief) -> list[Schedule]:
         for i, n in enumerate(lengths)
     ]
     options = EngineOptions(prefill_batch_size=2, completion_batch_size=2)
-    return [Schedule("two_slots", (together(*rows),), options=options)]
+    return [at_once("two_slots", *rows, options=options)]
 
 
 def _stops(brief: Brief) -> list[Schedule]:
@@ -125,7 +127,7 @@ def _stops(brief: Brief) -> list[Schedule]:
     tokens = brief.solo(last, EngineOptions()).tokens
     never = next(t for t in range(high - 1, low, -1) if t not in tokens)
     rows.append(text_request(brief, "never", TWO, max_tokens=ANSWER, stop=((never,),)))
-    return [Schedule("stops", (together(*rows),), options=BUSY)]
+    return [at_once("stops", *rows, options=BUSY)]
 
 
 def _stopped(trace: Trace) -> bool:
@@ -144,7 +146,7 @@ def _samplers(brief: Brief) -> list[Schedule]:
         text_request(brief, "narrow", TWO, max_tokens=ANSWER, sampler=narrow),
         text_request(brief, "plain2", SHORT, variant=1, max_tokens=ANSWER),
     ]
-    return [Schedule("seeds_beside_plain", (together(*rows),))]
+    return [at_once("seeds_beside_plain", *rows)]
 
 
 def _sampled_beside_plain(trace: Trace) -> bool:
@@ -159,7 +161,7 @@ def _media(brief: Brief) -> list[Schedule]:
         media_request(brief, "other", "image", content=1, max_tokens=ANSWER),
         media_request(brief, "larger", "image", size=1, content=2, max_tokens=ANSWER),
     ]
-    return [Schedule("images_and_text", (together(*rows),), options=BUSY)]
+    return [at_once("images_and_text", *rows, options=BUSY)]
 
 
 def _quantized(brief: Brief) -> list[Schedule]:
@@ -168,9 +170,9 @@ def _quantized(brief: Brief) -> list[Schedule]:
     if group is None:
         listed = ", ".join(map(str, sorted(sizes))) or "no"
         raise Unsupported(f"heads of {listed} elements can't be cut into groups: not supported")
-    rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (LONG, SHORT, MEDIUM)]
+    rows = requests_of(brief, (LONG, SHORT, MEDIUM), ANSWER)
     kv = KvQuant(8, group)
-    return [Schedule("bits8", (together(*rows),), options=EngineOptions(busy=True, kv=kv))]
+    return [at_once("bits8", *rows, options=EngineOptions(busy=True, kv=kv))]
 
 
 SERVED_SCENARIOS: tuple[Scenario, ...] = (

@@ -25,6 +25,7 @@ from conformance.scenarios.build import (
     one_by_one,
     produced,
     queued,
+    requests_of,
     text_request,
     together,
 )
@@ -101,7 +102,7 @@ def leaves(brief: Brief) -> list[Schedule]:
     # The engine's own request has the other slot: its tokens measure how long the next one waits.
     slot = EngineOptions(busy=True, prefill_batch_size=1, completion_batch_size=2)
     long = text_request(brief, "long", SHORT, max_tokens=2 * LASTING)
-    rows = [text_request(brief, f"r{n}", n, max_tokens=ANSWER) for n in (LONG, MEDIUM, TWO)]
+    rows = requests_of(brief, (LONG, MEDIUM, TWO), ANSWER)
     after = text_request(brief, "next", MEDIUM, variant=1, max_tokens=ANSWER)
     return [
         Schedule(
@@ -215,7 +216,7 @@ def malformed(brief: Brief) -> list[Schedule]:
         kinds = [kind for kind in brief.probes if kind.startswith(prefixes)]
         if not kinds:
             continue
-        rows = [text_request(brief, f"r{n}", n, max_tokens=4 * ANSWER) for n in (SHORT, MEDIUM)]
+        rows = requests_of(brief, (SHORT, MEDIUM), 4 * ANSWER)
         after = text_request(brief, "next", TWO, max_tokens=4)
         schedules.append(
             Schedule(

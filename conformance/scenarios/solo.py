@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from conformance.core.engine import Capability
-from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule
 from conformance.scenarios.build import (
+    IN_PIECES,
     LONG,
     MEDIUM,
-    PIECE,
     SHORT,
+    at_once,
     media_request,
-    text_request,
-    together,
+    requests_of,
 )
 from conformance.scenarios.scenario import Brief, Scenario
 
 
 def _repeat(brief: Brief) -> list[Schedule]:
-    requests = [text_request(brief, f"r{length}", length) for length in (SHORT, MEDIUM, LONG)]
-    return [Schedule("repeat", (together(*requests, *_media(brief)),))]
+    requests = requests_of(brief, (SHORT, MEDIUM, LONG))
+    return [at_once("repeat", *requests, *_media(brief))]
 
 
 def _rechunked(brief: Brief) -> list[Schedule]:
-    requests = [text_request(brief, f"r{length}", length) for length in (MEDIUM, LONG)]
+    requests = requests_of(brief, (MEDIUM, LONG))
     requests += _media(brief)
-    options = EngineOptions(prefill_step_size=PIECE)
-    return [Schedule("rechunked", (together(*requests),), options=options)]
+    return [at_once("rechunked", *requests, options=IN_PIECES)]
 
 
 def _media(brief: Brief) -> list[Request]:

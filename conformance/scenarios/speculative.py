@@ -8,6 +8,7 @@ batch uses drafts, the engine admits no request; new ones wait for its end.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import msgspec
 
@@ -16,7 +17,7 @@ from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.family import Family
 from conformance.core.schedule import Removal, Request, Schedule, Stage, Trigger
 from conformance.core.token_choice import Sampler
-from conformance.scenarios import draft_witnesses as drafts
+from conformance.core.trace import FinishReason, Trace
 from conformance.scenarios import stop_tokens
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
@@ -26,14 +27,130 @@ from conformance.scenarios.build import (
     PIECE,
     SHORT,
     TWO,
+    at_once,
     gone,
     media_request,
     produced,
+    requests_of,
     text_request,
     together,
 )
 from conformance.scenarios.engine_sampling import SECOND
-from conformance.scenarios.scenario import Brief, Scenario
+from conformance.scenarios.scenario import Brief, Scenario, Witness
+
+
+@dataclass
+class _Round:
+    """A draft of ``drafted`` tokens, and how many tokens were produced before the next one."""
+
+    drafted: int
+    given: int = 0
+    last: bool = False
+    request_id: str = ""
+    reason: FinishReason | None = None
+
+
+def accepted_all() -> Witness:
+    """All tokens of a draft were accepted, and one more token was produced."""
+    return Witness(
+        "a draft accepted whole", lambda t: any(r.given == r.drafted + 1 for r in _rounds(t))
+    )
+
+
+def accepted_some() -> Witness:
+    """Some of a draft's first tokens were accepted, but not all."""
+    return Witness(
+        "a draft accepted in part",
+        lambda t: any(1 < r.given <= r.drafted and not r.last for r in _rounds(t)),
+    )
+
+
+def rejected() -> Witness:
+    """A draft's first token was rejected."""
+    return Witness(
+        "a draft rejected", lambda t: any(r.given == 1 and not r.last for r in _rounds(t))
+    )
+
+
+def limited_within() -> Witness:
+    """A request reached its limit in a round in which it had a draft.
+
+    Some engines draft no further than the limit, so that the whole draft may be accepted.
+    """
+    return Witness(
+        "a limit within a draft",
+        lambda t: any(
+            r.reason is FinishReason.LENGTH and r.given > 0 < r.drafted for r in _rounds(t)
+        ),
+    )
+
+
+def stopped_within() -> Witness:
+    """A request ended with a stop sequence before the end of its draft."""
+    return Witness(
+        "a stop within a draft",
+        lambda t: any(
+            r.reason is FinishReason.STOP and 0 < r.given <= r.drafted for r in _rounds(t)
+        ),
+        needs=frozenset({Capability.STOP}),
+    )
+
+
+def sampled_in_part() -> Witness:
+    """Some first tokens of a draft for a request with a sampler were accepted, but not all."""
+    return Witness(
+        "a sampled draft accepted in part",
+        lambda t: any(
+            1 < r.given <= r.drafted
+            and not r.last
+            and t.schedule.request(r.request_id).sampler is not None
+            for r in _rounds(t)
+        ),
+    )
+
+
+def verified_together(count: int) -> Witness:
+    """Tokens were drafted for at least ``count`` requests in one step."""
+    return Witness(
+        f"drafts for {count} rows at once",
+        lambda trace: any(len(step.output.drafted) >= count for step in trace.steps),
+    )
+
+
+def waits_while_drafting() -> Witness:
+    """A request that arrived while others used drafts was completed."""
+
+    def seen(trace: Trace) -> bool:
+        waiting = {
+            name
+            for step in trace.steps
+            if step.output.drafted
+            for name in step.in_stage(Stage.QUEUED)
+        }
+        return any(trace.stream(name).finish_reason for name in waiting)
+
+    return Witness("a request that waits while others draft", seen)
+
+
+def _rounds(trace: Trace) -> Iterator[_Round]:
+    """All drafts of all requests; ``last`` are the drafts with which their request ended."""
+    for request in trace.schedule.requests:
+        name, current = request.request_id, None
+        for step in trace.steps:
+            if name in step.output.drafted:
+                if current is not None:
+                    yield current
+                current = _Round(step.output.drafted[name], request_id=name)
+            if current is not None:
+                mine = [event for event in step.output.events if event.request_id == name]
+                current.given += len(mine)
+                current.last = any(event.finish_reason for event in mine) or current.last
+                ends = (event.finish_reason for event in mine if event.finish_reason)
+                current.reason = next(ends, current.reason)
+        if current is not None:
+            current.last = True
+            yield current
+
 
 # Tokens that are verified at once, and how many of each draft are right, row by row.
 BLOCK = 4
@@ -68,7 +185,7 @@ def _rows(brief: Brief, *outputs: int) -> list[Request]:
 
 def _alone(brief: Brief, kind: str) -> Iterator[Schedule]:
     one = text_request(brief, "only", LONG, max_tokens=MANY)
-    yield Schedule(f"{kind}_of_one", (together(one),), options=_drafting(kind, *RIGHT))
+    yield at_once(f"{kind}_of_one", one, options=_drafting(kind, *RIGHT))
 
 
 def _ragged(brief: Brief, kind: str) -> Iterator[Schedule]:
@@ -85,7 +202,7 @@ def _ragged(brief: Brief, kind: str) -> Iterator[Schedule]:
 def _waiting(brief: Brief, kind: str) -> Iterator[Schedule]:
     """More requests than slots, and one that arrives while others draft."""
     lengths = {"a": MEDIUM, "b": LONG, "c": SHORT, "d": TWO}
-    rows = [text_request(brief, name, n, max_tokens=LASTING) for name, n in lengths.items()]
+    rows = requests_of(brief, lengths, LASTING)
     late = text_request(brief, "late", MEDIUM, variant=1)
     options = _drafting(kind, *RIGHT, slots=2)
     arrivals = (together(*rows), together(late, when=produced("c", 2)))
@@ -105,10 +222,10 @@ def _cancelled(brief: Brief, kind: str) -> Iterator[Schedule]:
         (gone_first, Removal((f"r{MEDIUM}",), produced(f"r{SHORT}", 5))),
         options=_drafting(kind, *RIGHT),
     )
-    yield Schedule(
+    yield at_once(
         f"{kind}_cancelled_early",
-        (together(*_rows(brief, 6, 6, 6, 6)),),
-        (Removal((f"r{MEDIUM}",), Trigger(count=2)),),
+        *_rows(brief, 6, 6, 6, 6),
+        removals=(Removal((f"r{MEDIUM}",), Trigger(count=2)),),
         options=_drafting(kind, *RIGHT, step=PIECE),
     )
 
@@ -128,9 +245,7 @@ def _stopped(brief: Brief, kind: str) -> Iterator[Schedule]:
     options = _drafting(kind, BLOCK)
     if brief.capabilities >= stop_tokens.NEEDS:
         rows = _rows(brief, MANY, MANY, 3, MANY)
-        yield Schedule(
-            f"{kind}_stop_tokens", (together(*stop_tokens.stopping(brief, rows)),), options=options
-        )
+        yield at_once(f"{kind}_stop_tokens", *stop_tokens.stopping(brief, rows), options=options)
     if Capability.STOP not in brief.capabilities:
         return
     rows = _rows(brief, MANY, MANY, MANY)
@@ -139,7 +254,7 @@ def _stopped(brief: Brief, kind: str) -> Iterator[Schedule]:
     stopped = [
         msgspec.structs.replace(row, stop=stop) for row, stop in zip(rows, stops, strict=True)
     ]
-    yield Schedule(f"{kind}_stopped", (together(*stopped),), options=options)
+    yield at_once(f"{kind}_stopped", *stopped, options=options)
 
 
 def _sampled(brief: Brief, kind: str) -> Iterator[Schedule]:
@@ -153,7 +268,7 @@ def _sampled(brief: Brief, kind: str) -> Iterator[Schedule]:
         msgspec.structs.replace(row, sampler=sampler)
         for row, sampler in zip(rows, (*samplers, None), strict=True)
     ]
-    yield Schedule(f"{kind}_sampled", (together(*sampled),), options=_drafting(kind, *RIGHT))
+    yield at_once(f"{kind}_sampled", *sampled, options=_drafting(kind, *RIGHT))
 
 
 def _engines_sampler(brief: Brief, kind: str) -> Iterator[Schedule]:
@@ -161,7 +276,7 @@ def _engines_sampler(brief: Brief, kind: str) -> Iterator[Schedule]:
     if Capability.DEFAULTS in brief.capabilities:
         options = msgspec.structs.replace(_drafting(kind, *RIGHT), sampler=SECOND)
         rows = [msgspec.structs.replace(r, sampler=SECOND) for r in _rows(brief, MANY, MANY, MANY)]
-        yield Schedule(f"{kind}_sampled", (together(*rows),), options=options)
+        yield at_once(f"{kind}_sampled", *rows, options=options)
 
 
 def _has_drafter(family: Family) -> str:
@@ -184,14 +299,14 @@ SPECULATIVE = Scenario(
     ),
     _speculative,
     (
-        drafts.accepted_all().shown_in("*_of_one", "*_ragged", "*_all_right"),
-        drafts.accepted_some().shown_in("*_of_one", "*_ragged"),
-        drafts.rejected().shown_in("*_of_one", "*_ragged"),
-        drafts.verified_together(4).shown_in("*_cancelled"),
-        drafts.waits_while_drafting().shown_in("*_slot_reuse", "*_cancelled"),
-        drafts.limited_within().shown_in("*_ragged"),
-        drafts.stopped_within().shown_in("*_stopped"),
-        drafts.sampled_in_part().shown_in("*_sampled"),
+        accepted_all().shown_in("*_of_one", "*_ragged", "*_all_right"),
+        accepted_some().shown_in("*_of_one", "*_ragged"),
+        rejected().shown_in("*_of_one", "*_ragged"),
+        verified_together(4).shown_in("*_cancelled"),
+        waits_while_drafting().shown_in("*_slot_reuse", "*_cancelled"),
+        limited_within().shown_in("*_ragged"),
+        stopped_within().shown_in("*_stopped"),
+        sampled_in_part().shown_in("*_sampled"),
         seen.removed_from(Stage.DECODE, among=4).shown_in("*_cancelled"),
         seen.follow_up().shown_in("*_cancelled"),
     ),

@@ -10,7 +10,15 @@ from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule
 from conformance.core.trace import FinishReason, Trace
-from conformance.scenarios.build import LASTING, LONG, MEDIUM, SHORT, TWO, text_request, together
+from conformance.scenarios.build import (
+    LASTING,
+    LONG,
+    MEDIUM,
+    SHORT,
+    TWO,
+    at_once,
+    text_request,
+)
 from conformance.scenarios.scenario import Brief, Witness
 
 NEEDS = frozenset({Capability.STOP_TOKENS})
@@ -25,7 +33,7 @@ def schedules(brief: Brief) -> list[Schedule]:
         text_request(brief, f"r{length}", length, max_tokens=out)
         for length, out in ((LONG, LASTING), (SHORT, LASTING), (MEDIUM, 2), (TWO, LASTING))
     ]
-    return [Schedule(NAME, (together(*stopping(brief, rows)),))]
+    return [at_once(NAME, *stopping(brief, rows))]
 
 
 def stopping(brief: Brief, rows: Sequence[Request]) -> list[Request]:

@@ -19,6 +19,7 @@ from conformance.core.token_choice import Processor
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
+    IN_PIECES,
     LASTING,
     LONG,
     MEDIUM,
@@ -101,7 +102,7 @@ def _joins(brief: Brief) -> Iterator[Schedule]:
     arrivals = _arrivals(brief, LASTING)
     yield Schedule("joins", arrivals)
     if Capability.CHUNKED in brief.capabilities:
-        yield Schedule("joins_in_pieces", arrivals, options=EngineOptions(prefill_step_size=PIECE))
+        yield Schedule("joins_in_pieces", arrivals, options=IN_PIECES)
 
 
 def _leaves(brief: Brief) -> Schedule:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from conformance.app.pytest_plugin.golden_items import PARAMETER, folder_of, wanted
-from conformance.app.pytest_plugin.golden_snapshots import GoldenExtension
+from conformance.app.pytest_plugin.golden_items import PARAMETER, GoldenExtension, folder_of, wanted
 from conformance.app.pytest_plugin.setup import find_setup
 from conformance.tools.golden.checking import Checked, check, folder_problems
 from conformance.tools.golden.exemptions import load_without

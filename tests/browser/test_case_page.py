@@ -4,7 +4,7 @@ import pytest
 from html_looks import CONTRAST
 from html_pictures import CASE
 
-from conformance.report.pages.slugs import case_href
+from conformance.report.pages.environment import case_href
 
 SIZES = """() => [...document.querySelectorAll("svg[role=img]")].map((svg) => {
   const all = svg.getBoundingClientRect();

@@ -5,8 +5,8 @@ from html_looks import CONTRAST
 from html_pictures import CASE, hostile_charted
 from results_by_hand import HOSTILE
 
+from conformance.report.pages.environment import case_slug
 from conformance.report.pages.site import write_site
-from conformance.report.pages.slugs import case_slug
 
 HOVER = """() => document.querySelectorAll("*").forEach(
   (e) => e.dispatchEvent(new MouseEvent("mouseover")))"""

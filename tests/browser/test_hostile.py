@@ -6,7 +6,7 @@ from urllib.parse import urlparse
 
 import results_by_hand
 
-from conformance.report.pages.words import shown
+from conformance.report.pages.environment import shown
 
 
 def test_hostile_names_are_only_text(page, hostile, picture):

@@ -4,7 +4,7 @@ import html_pictures
 import pytest
 from html_looks import UNREADABLE
 
-from conformance.report.pages.slugs import case_href
+from conformance.report.pages.environment import case_href
 
 CASE = "mlx_vlm/llava/staggered/float32/0"
 PAGES = ("index.html", "matrix.html", f"matrix.html#case={CASE}", case_href(CASE))

@@ -1,6 +1,7 @@
-"""Every entry of the catalogue of historic defects is re-enacted under some engine."""
+"""Every entry of the catalogue of faults is re-enacted under some engine."""
 
 import functools
+import re
 
 from conformance.power.faults import registry_with_faults
 
@@ -14,8 +15,12 @@ FEWEST = 70
 
 
 @functools.cache
+def registry():
+    return registry_with_faults()
+
+
 def faults():
-    return tuple(registry_with_faults().faults.values())
+    return tuple(registry().faults.values())
 
 
 def entry(fault):
@@ -24,6 +29,18 @@ def entry(fault):
 
 def test_every_entry_has_a_fault_and_every_fault_an_entry():
     assert {entry(fault) for fault in faults()} == ENTRIES
+
+
+def test_no_module_of_faults_is_left_out():
+    assert registry().unavailable == ()
+
+
+def test_each_fault_describes_itself():
+    for fault in faults():
+        assert re.fullmatch(r"[A-GS]\d+\.[a-z0-9-]+", fault.name), fault.key
+        assert fault.source, fault.key
+        assert fault.summary.endswith("."), fault.key
+        assert set(fault.scenarios) <= set(registry().scenarios), fault.key
 
 
 def test_there_are_enough_and_each_name_is_used_once_for_an_engine():

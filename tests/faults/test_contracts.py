@@ -7,7 +7,7 @@ from shared_oracles import shared_store
 
 from conformance.core.contracts import contracts
 from conformance.core.faults import Hits
-from conformance.core.verdict import CaseId
+from conformance.core.verdict import CaseId, Verdict
 from conformance.plugins.servers.planting import InServer
 from conformance.power.faults import registry_with_faults
 from conformance.run.session import Session
@@ -76,7 +76,7 @@ def broken(result):
 
 
 def test_there_is_a_fault_for_every_contract():
-    assert set(BROKEN_BY) == set(contracts().by_name)
+    assert set(BROKEN_BY) == set(contracts())
 
 
 @pytest.mark.parametrize("contract", BROKEN_BY)
@@ -90,6 +90,8 @@ def test_a_contract_is_broken_by_a_fault(registry, session, kept, contract):
     wrong = session.run(case, around=lambda _: fault.inject(hits), only=short(case))
     assert hits.count
     assert contract in broken(wrong)
+    assert not wrong.verdict.good
+    assert any(f.verdict is Verdict.COST and f"`{contract}`" in f.cause for f in wrong.evidence)
 
 
 @pytest.mark.parametrize(("engine", "contract"), SERVED_BROKEN_BY)

@@ -18,8 +18,8 @@ import msgspec
 import pytest
 from forked import run_python
 
-from conformance.app.cli.options import case_settings
 from conformance.app.pytest_plugin.setup import make_setup
+from conformance.app.run_settings import Settings
 from conformance.checks.expectations import Defect, load_expectations
 from conformance.core.errors import NoScriptError
 from conformance.core.verdict import CaseId, Verdict
@@ -177,9 +177,7 @@ def _forked(monkeypatch):
 
 @pytest.fixture(scope="module")
 def setup():
-    return make_setup(
-        case_settings(engines=("*",), family_files=(), expectations=None, no_expectations=False)
-    )
+    return make_setup(Settings(engines=("*",)))
 
 
 def by_day(name, day):

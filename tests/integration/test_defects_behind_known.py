@@ -13,8 +13,8 @@ from typing import NamedTuple
 import mlx.core as mx
 import pytest
 
-from conformance.app.cli.options import case_settings
 from conformance.app.pytest_plugin.setup import make_setup
+from conformance.app.run_settings import Settings
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import before, wrap
 from conformance.core.verdict import CaseId
@@ -187,9 +187,7 @@ class Played(NamedTuple):
 
 @pytest.fixture(scope="module")
 def setup():
-    return make_setup(
-        case_settings(engines=("*",), family_files=(), expectations=None, no_expectations=False)
-    )
+    return make_setup(Settings(engines=("*",)))
 
 
 @pytest.fixture(scope="module")

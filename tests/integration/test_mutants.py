@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
-from conformance.power.mutants.choosing import task_for
 from conformance.power.mutants.line_recording import reach_of
+from conformance.power.mutants.mutant_plan import task_for
 from conformance.power.mutants.mutant_trials import Trials
 from conformance.power.mutants.reach import Map
 from conformance.power.mutants.targets import files_of, mutants_in

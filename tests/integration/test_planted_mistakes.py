@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from conformance.report.pages.slugs import case_href
+from conformance.report.pages.environment import case_href
 
 
 class Mistake(NamedTuple):

@@ -43,7 +43,7 @@ def test_without_it_only_what_proves_the_checks_is_refused(tmp_path):
     assert found["run"]["code"] == found["report"]["code"] == 1
     assert "1 not expected" in found["run"]["out"] or "diverged" in found["run"]["out"]
     assert found["run"]["err"].count("power") == 0
-    missing = "conformance/power is not installed, so no historic defect is known here"
+    missing = "conformance/power is not installed, so no fault is known here"
     assert found["explain"]["code"] == 0
     assert missing in found["explain"]["err"]
     assert "afm7.py" in found["explain"]["out"] or "layers" in found["explain"]["out"]

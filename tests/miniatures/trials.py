@@ -91,17 +91,6 @@ class Trials:
         return CaseId(self.engine, family, scenario, "float32", 0)
 
 
-def describes_itself(fault, engine, scenarios):
-    """Whether the record of a fault is whole."""
-    return (
-        bool(re.fullmatch(r"[A-G]\d+\.[a-z0-9-]+", fault.name))
-        and fault.engine == engine
-        and bool(fault.source)
-        and fault.summary.endswith(".")
-        and set(fault.scenarios) <= set(scenarios)
-    )
-
-
 def traces(faults, package, modules):
     """For each fault the attributes that are not as they were before it, and while it was in.
 

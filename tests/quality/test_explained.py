@@ -1,4 +1,4 @@
-"""An explanation names the place that a historic defect breaks, within ten seconds.
+"""An explanation names the place that a fault breaks, within ten seconds.
 
 By default a few, of each engine; of all that have a place with ``CONFORMANCE_QUALITY=all``, which
 takes an hour. ``conformance explain --faults GLOB --dtype DTYPE`` prints the same as a table.

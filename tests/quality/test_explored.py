@@ -1,4 +1,4 @@
-"""Exploring finds historic defects within a budget, and shrinks each to its known minimum.
+"""Exploring finds faults within a budget, and shrinks each to its known minimum.
 
 By day the first few; the others are nightly, and take minutes.
 """

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from conformance.app.cli.printing import say
 from conformance.core.library_paths import MODULES
 from conformance.core.library_source import versions_of
 from conformance.core.memory_limit import fair_limit
-from conformance.core.processes import end_tree, memory_of
+from conformance.core.processes import Child, start
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report import Outcome, duration
 from conformance.report.explanation import Explanation
 from conformance.report.message import worst
 from conformance.report.outcome import count
-from conformance.report.pages.extras import read_explanations
+from conformance.report.pages.material import read_explanations
 from conformance.scenarios import Scenario
 
 EXPLAIN_SECONDS = 60.0
@@ -131,7 +127,7 @@ def explained(
     deadline = time.monotonic() + seconds
     waiting = list(enumerate(cases))[::-1]
     most = seconds * _SHARE if len(waiting) > 1 else seconds
-    running: list[_Child] = []
+    running: list[Child] = []
     limit = fair_limit(jobs)
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -141,47 +137,28 @@ def explained(
                     file = Path(folder) / f"{number}.json"
                     running.append(_start(result, file, options, most, limit))
                 time.sleep(_LOOK_SECONDS)
-                running = [child for child in running if not child.over()]
+                over = [child for child in running if child.over() or child.excess]
+                for child in over:
+                    child.end()
+                running = [child for child in running if child not in over]
         finally:
             for child in running:
                 child.end()
         return read_explanations(Path(folder))
 
 
-@dataclass(frozen=True)
-class _Child:
-    process: subprocess.Popen[bytes]
-    tree: psutil.Process
-    deadline: float
-    most_bytes: int
-
-    def over(self) -> bool:
-        """Whether the process ended; it is killed once it exceeds its time or its memory."""
-        within = time.monotonic() < self.deadline and memory_of(self.tree) <= self.most_bytes
-        if within and self.process.poll() is None:
-            return False
-        self.end()
-        return True
-
-    def end(self) -> None:
-        """Kill the process and all processes that it started."""
-        end_tree(self.tree)
-        self.process.wait()
-
-
 def _start(
     result: CaseResult, file: Path, options: Sequence[str], seconds: float, most_bytes: int
-) -> _Child:
+) -> Child:
     finding = worst(result)
     assert finding is not None, "only cases with a new finding are chosen"
     arguments = ["explain", result.case, "--schedule", finding.schedule, "--json", str(file)]
-    process = start_child([*arguments, *options])
-    tree = psutil.Process(process.pid)
-    return _Child(process, tree, time.monotonic() + seconds, most_bytes)
+    child = start_child([*arguments, *options])
+    child.limit(seconds, most_bytes)
+    return child
 
 
-def start_child(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+def start_child(arguments: Sequence[str]) -> Child:
     """The command in a process that prints nothing and ends with its parent."""
     command = [sys.executable, "-c", _CHILD.format(parent=os.getpid()), *arguments]
-    nothing = subprocess.DEVNULL
-    return subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing)
+    return start(command)

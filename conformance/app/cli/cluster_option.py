@@ -13,7 +13,7 @@ import click
 from conformance.app.cli import parallel
 from conformance.app.cli.options import cores
 from conformance.app.cli.pytest_call import call_pytest
-from conformance.app.pytest_plugin.options import Settings
+from conformance.app.run_settings import Settings
 from conformance.core.errors import ConformanceError
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from conformance.app.cli.consoles import new_console
-from conformance.app.cli.numbers import FACTOR
-from conformance.app.cli.options import EXISTING_FILE
+from conformance.app.cli.options import EXISTING_FILE, FACTOR
 from conformance.app.cli.outputs import reads, writable
 from conformance.app.cli.printing import say
 from conformance.core.errors import ResultError

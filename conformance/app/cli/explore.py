@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -11,25 +13,29 @@ import msgspec
 
 from conformance.app.cli.cluster_option import Helpers, cluster_option, helpers
 from conformance.app.cli.consoles import new_console
-from conformance.app.cli.explore_families import chosen_pairs, expectations, registry
-from conformance.app.cli.explore_output import lines, summary
-from conformance.app.cli.false_alarms import look_for_false_alarms
-from conformance.app.cli.numbers import MINUTES, SEED
 from conformance.app.cli.options import (
+    MINUTES,
+    SEED,
     globs,
     jobs_option,
     json_lines,
     library_path_option,
 )
 from conformance.app.cli.outputs import writable
+from conformance.app.cli.parallel import in_processes
+from conformance.app.cli.registries import chosen_pairs, expectations, registry
 from conformance.core.errors import ConformanceError
+from conformance.core.schedule import Schedule, to_json
+from conformance.core.verdict import Verdict
 from conformance.report.jsonl import write_lines
 from conformance.run.registry import select
 from conformance.run.selection import DTYPES
+from conformance.tools.explore.allotment import Allotment, Way
 from conformance.tools.explore.causes import Causes
 from conformance.tools.explore.corpus import entry_of, write_entry
 from conformance.tools.explore.exclusions import left_out, verdicts
-from conformance.tools.explore.results import Explored, ExploreUnit
+from conformance.tools.explore.false_alarms import AlarmResult, AlarmUnit, alarm, play_random
+from conformance.tools.explore.results import Discovery, Explored, ExploreUnit
 
 _CASES = 1000
 _EXAMPLES = 400
@@ -97,7 +103,7 @@ def command(
     fault: str | None,
     known: bool,
     corpus: Path | None,
-    json_file: Path | None,
+    target: Path | None,
     jobs: int | None,
     cluster: str | None,
 ) -> None:
@@ -110,7 +116,6 @@ def command(
     With --false-alarms, random schedules are run on engines and families without a known defect.
     Each finding is either a new defect or a false alarm: exit code 1.
     """
-    target = writable(json_file, "--json") if json_file else None
     if false_alarms:
         exploring: dict[str, object] = {"--minutes": minutes, "--examples": examples}
         exploring |= {"--fault": fault, "--known": known, "--corpus": corpus}
@@ -208,3 +213,147 @@ def _work(unit: ExploreUnit) -> Explored:
 
 def _crashed(unit: ExploreUnit) -> Explored:
     return Explored(unit, failed="its process crashed")
+
+
+# The output of ``conformance explore`` -----------------------------------------------------------
+
+
+def lines(found: Explored) -> Iterator[str]:
+    """One family: statistics of its schedules, and each discovery with its schedule."""
+    unit = found.unit
+    where = f"{unit.engine}/{unit.family}"
+    if found.unsupported or found.failed:
+        yield f"{where}: not explored: {found.unsupported or found.failed}"
+        return
+    again = f", {found.again} more findings like a known one" if found.again else ""
+    unsteady = (
+        f", {found.unsteady} batches behaved otherwise when repeated" if found.unsteady else ""
+    )
+    yield (
+        f"{where}: {found.examples} schedules ({found.programs} of them programs, "
+        f"{found.refused} refused) in {found.wall:.1f} s, {rate(found):.3g} a second and core"
+        f"{again}{unsteady}"
+    )
+    for discovery in found.discoveries:
+        yield from _discovered(discovery)
+
+
+def _discovered(found: Discovery) -> Iterator[str]:
+    size = len(found.schedule.requests)
+    requests = "1 request" if size == 1 else f"{size} requests"
+    yield (
+        f"  {found.verdict}, found by example {found.example} ({found.maker}), shrunk to {requests}"
+        f" in {found.seconds:.1f} s"
+        + ("" if found.reproduced else "; playing the schedule again does not show it")
+    )
+    yield f"  {found.check}: {found.what}"
+    yield f"  {to_json(found.schedule)}"
+
+
+def rate(found: Explored) -> float:
+    """Schedules per second of processor time: the median over whole seconds."""
+    whole = found.rates[:-1] or found.rates
+    return float(statistics.median(whole)) if whole else 0.0
+
+
+def summary(found: Sequence[Explored]) -> Iterator[str]:
+    """Coverage of all families together, and a summary sentence."""
+    pairs: Counter[str] = Counter()
+    for item in found:
+        pairs.update(item.pairs)
+    missing = sorted(name for name, count in pairs.items() if not count)
+    seen = {name for item in found for name in item.witnesses}
+    possible = dict.fromkeys(name for item in found for name in item.possible)
+    yield f"pairs of features: {len(pairs) - len(missing)} of {len(pairs)}" + _but(missing)
+    unseen = [name for name in possible if name not in seen]
+    yield f"witnesses: {len(seen)} of {len(possible)}" + _but(unseen)
+    examples = sum(item.examples for item in found)
+    rates = [rate(item) for item in found if item.rates]
+    wall = sum(item.wall for item in found)
+    outside = 1 - sum(item.modelled for item in found) / wall if wall else 0.0
+    discoveries = sum(len(item.discoveries) for item in found)
+    speed = statistics.median(rates) if rates else 0.0
+    failed = any(item.failed for item in found)
+    verdict = "FAILED" if failed else "FOUND" if discoveries else "OK"
+    yield (
+        f"{verdict}: {discoveries} findings in {examples} schedules, "
+        f"{len(rates)} families; {speed:.3g} schedules a second and core (median of families), "
+        f"{outside:.0%} of the time outside of engine and oracle"
+    )
+
+
+def _but(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return f"; not {', '.join(names[:8])}{more}"
+
+
+# ``conformance explore --false-alarms``: run random schedules where no defect is known -----------
+
+
+def look_for_false_alarms(
+    ways: Sequence[Way], cases: int, *, seed: int, target: Path | None, jobs: int | None
+) -> bool:
+    """Run schedules until ``cases`` rows are judged, and print the results.
+
+    Args:
+        ways: engine, family and dtype of each combination.
+        target: JSON lines file for the results; ``None``: write none.
+
+    Returns:
+        Whether that many rows were judged and none raised an alarm.
+    """
+    allotment = Allotment(ways, cases, seed=seed)
+    console = new_console()
+    with console.status("playing") as status:
+        while units := allotment.units():
+            for more in in_processes(_play_alarms, units, jobs=jobs, on_crash=_crashed_alarms):
+                allotment.take(more)
+                alarms = sum(len(item.alarms) for item in allotment.found)
+                status.update(f"{allotment.rows} of {cases} rows, {alarms} alarms")
+    if target:
+        write_lines(target, (msgspec.json.encode(item).decode() for item in allotment.found))
+    for line in _alarm_lines(allotment, cases):
+        console.print(line, soft_wrap=True)
+    return _passed(allotment)
+
+
+def _passed(allotment: Allotment) -> bool:
+    return allotment.complete and not any(item.alarms for item in allotment.found)
+
+
+def _alarm_lines(allotment: Allotment, cases: int) -> list[str]:
+    """The alarms, the combinations that could not be run, and a summary sentence."""
+    found = allotment.found
+    lines = [
+        f"{a.verdict}: {a.engine}/{a.family} {a.dtype} {a.schedule.name}: {a.what}"
+        for item in found
+        for a in item.alarms
+    ]
+    refused = Counter(item.unsupported for item in found if item.unsupported)
+    lines += [f"not played ({count}): {why}" for why, count in refused.most_common()]
+    if not allotment.complete:
+        lines.append(
+            f"{allotment.rows} of {cases} rows were judged: no other family is left to play"
+        )
+    schedules = sum(item.schedules for item in found)
+    names = {(item.unit.engine, item.unit.family) for item in found if item.rows}
+    worst = max(found, key=lambda item: item.worst_ratio)
+    where = f" ({worst.unit.family} in {worst.unit.dtype})" if worst.worst_ratio else ""
+    alarms = sum(len(item.alarms) for item in found)
+    lines.append(
+        f"{'OK' if _passed(allotment) else 'FAILED'}: {alarms} alarms in {allotment.rows} rows of "
+        f"{schedules} schedules, {len(names)} families; worst difference "
+        f"{worst.worst_ratio:.3g} times the noise{where}"
+    )
+    return lines
+
+
+def _play_alarms(unit: AlarmUnit) -> AlarmResult:
+    return play_random(registry(), unit)
+
+
+def _crashed_alarms(unit: AlarmUnit) -> AlarmResult:
+    what = alarm(unit, Verdict.CRASH, "its process crashed", Schedule("random", ()))
+    return AlarmResult(unit, alarms=(what,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -13,40 +13,36 @@ from conformance.core.errors import ConformanceError
 from conformance.core.nearest import did_you_mean
 
 
-class Lazy(NamedTuple):
-    """A command that is not imported yet: its module and its line in the group's help."""
-
-    module: str
-    help: str
-
-
 class LazyGroup(click.Group):
     """Knows its commands by name, and imports a command's module when it is called.
 
     Args:
-        sections: the commands by name, under the section titles of the help.
+        package: the package with a module for each command, of the command's name.
+        sections: the lines of the help by command, under the titles of their sections.
     """
 
     def __init__(
         self,
         *args: Any,
-        sections: Mapping[str, Mapping[str, Lazy]],
+        package: str,
+        sections: Mapping[str, Mapping[str, str]],
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
         self._sections = sections
-        self._lazy = {name: lazy for each in sections.values() for name, lazy in each.items()}
+        self._package = package
+        self._names = [name for commands in sections.values() for name in commands]
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The names in the order of the help."""
-        return list(self._lazy)
+        return list(self._names)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """The command with this name, imported."""
-        if cmd_name not in self._lazy:
+        if cmd_name not in self._names:
             return None
         with signals.beginning():
-            command: click.Command = importlib.import_module(self._lazy[cmd_name].module).command
+            command: click.Command = importlib.import_module(f"{self._package}.{cmd_name}").command
         return command
 
     def resolve_command(
@@ -57,15 +53,15 @@ class LazyGroup(click.Group):
         Raises:
             ConformanceError: there is no such command.
         """
-        if args and args[0] not in self._lazy and args[0].isidentifier():
-            near = did_you_mean(args[0], self._lazy)
-            there = near or f"; there are {', '.join(self._lazy)}"
+        if args and args[0] not in self._names and args[0].isidentifier():
+            near = did_you_mean(args[0], self._names)
+            there = near or f"; there are {', '.join(self._names)}"
             raise ConformanceError(f"there is no command {args[0]!r}{there}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands by section, without importing them."""
-        width = max(map(len, self._lazy))
+        width = max(map(len, self._names))
         for title, commands in self._sections.items():
             with formatter.section(title):
-                formatter.write_dl([(n.ljust(width), lazy.help) for n, lazy in commands.items()])
+                formatter.write_dl([(n.ljust(width), line) for n, line in commands.items()])

@@ -16,7 +16,7 @@ import click
 
 import conformance
 from conformance.app.cli import printing
-from conformance.app.cli.lazy_group import Lazy, LazyGroup
+from conformance.app.cli.lazy_group import LazyGroup
 from conformance.app.cli.printing import say
 from conformance.core import devices, library_paths, signals
 from conformance.core.errors import ConformanceError
@@ -31,34 +31,26 @@ _STDERR = 2
 
 _SECTIONS = {
     "Prove": {
-        "run": Lazy("conformance.app.cli.run", "Run cases and judge each: the main command."),
-        "smoke": Lazy(
-            "conformance.app.cli.smoke", "Run an engine for a few steps: does it work at all?"
-        ),
-        "explore": Lazy("conformance.app.cli.explore", "Search for schedules that show a defect."),
+        "run": "Run cases and judge each: the main command.",
+        "smoke": "Run an engine for a few steps: does it work at all?",
+        "explore": "Search for schedules that show a defect.",
     },
     "Understand": {
-        "show": Lazy(
-            "conformance.app.cli.show.command", "Show what is installed, or one case in full."
-        ),
-        "explain": Lazy(
-            "conformance.app.cli.explain", "Find where a failing case first differs, and why."
-        ),
-        "repro": Lazy("conformance.app.cli.repro", "Write a failing case as a short script."),
+        "show": "Show what is installed, or one case in full.",
+        "explain": "Find where a failing case first differs, and why.",
+        "repro": "Write a failing case as a short script.",
     },
     "Compare": {
-        "diff": Lazy("conformance.app.cli.diff", "Compare the results of two runs."),
-        "report": Lazy(
-            "conformance.app.cli.report", "Summarize results for CI, or write them as pages."
-        ),
-        "releases": Lazy("conformance.app.cli.releases", "Compare releases of a library."),
+        "diff": "Compare the results of two runs.",
+        "report": "Summarize results for CI, or write them as pages.",
+        "releases": "Compare releases of a library.",
     },
     "Add": {
-        "new": Lazy("conformance.app.cli.new", "Add a model family or an engine."),
+        "new": "Add a model family or an engine.",
     },
     "Maintain": {
-        "golden": Lazy("conformance.app.cli.golden", "Check, update and export goldens."),
-        "audit": Lazy("conformance.app.cli.audit", "Test the checks themselves, and measure runs."),
+        "golden": "Check, update and export goldens.",
+        "audit": "Test the checks themselves, and measure runs.",
     },
 }
 
@@ -101,6 +93,7 @@ def _say_interrupted(ctx: click.Context) -> None:
 
 @click.group(
     cls=_Main,
+    package=__package__,
     sections=_SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -3,26 +3,67 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
-from conformance.app.cli.numbers import MOST_JOBS
-from conformance.app.pytest_plugin.options import TIMEOUT_SECONDS, Settings
+from conformance.app.cli.outputs import writable
+from conformance.app.run_settings import OPTIONS, Kind, Option
 from conformance.core import library_paths
+from conformance.core.devices import chosen
 from conformance.core.errors import ConformanceError
-from conformance.tools.checkpoints.given import Given
+from conformance.core.tier_names import TIERS
+from conformance.run.selection import DTYPES
 
 _NUMBER = re.compile("[0-9]{1,9}")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+MOST_JOBS = 1024
+SEED = click.IntRange(min=0, max=2**32 - 1)
+
+_DAYS = 10
+
+
+class Finite(click.FloatRange):
+    """A number within a range; refuses ``inf`` and ``nan``, which Python would accept."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number."""
+        found: float = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!s} is no finite number", param, ctx)
+        return found
+
+
+SECONDS = Finite(min=0, max=_DAYS * 86400)
+MINUTES = Finite(min=0, max=_DAYS * 1440, min_open=True)
+GIGABYTES = Finite(min=0, max=1_000_000)
+FACTOR = Finite(min=1, max=1_000_000_000, min_open=True)
+
 EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+_TYPES: dict[Kind, click.ParamType[Any]] = {
+    Kind.DTYPE: click.Choice(DTYPES),
+    Kind.SEED: SEED,
+    Kind.TIER: click.Choice(TIERS),
+    Kind.SECONDS: SECONDS,
+    Kind.GIGABYTES: GIGABYTES,
+    Kind.PATH: click.Path(path_type=Path),
+    Kind.FILE: EXISTING_FILE,
+    Kind.FOLDER: EXISTING_FOLDER,
+    Kind.NEW_FILE: click.Path(dir_okay=False, path_type=Path),
+    Kind.NEW_FOLDER: click.Path(file_okay=False, path_type=Path),
+}
 
 
 class _Jobs(click.ParamType[int | None]):
@@ -54,9 +95,13 @@ def globs(kind: str, text: str) -> Callable[[F], F]:
 
 
 def json_lines(text: str) -> Callable[[F], F]:
-    """``--json FILE``: the file to write results to."""
+    """``--json FILE``: the file to write results to, checked before the command begins."""
+
+    def checked(_: click.Context, __: click.Parameter, value: Path | None) -> Path | None:
+        return writable(value, "--json") if value else None
+
     kind = click.Path(dir_okay=False, path_type=Path)
-    return click.option("--json", "json_file", type=kind, metavar="FILE", help=text)
+    return click.option("--json", "target", type=kind, metavar="FILE", callback=checked, help=text)
 
 
 def power_files_option(text: str) -> Callable[[F], F]:
@@ -85,17 +130,38 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def family_files_option(function: F) -> F:
-    """``--family-file``: families of the user's own."""
-    return click.option(
-        "--family-file",
-        "family_files",
-        type=EXISTING_FILE,
-        multiple=True,
-        metavar="FILE",
-        help="A family of your own: a tiny config.json with a 'conformance' section. "
-        "May be repeated.",
-    )(function)
+def stacked(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Several decorators as one; the first one's option comes first in the help text."""
+
+    def decorate(function: F) -> F:
+        return functools.reduce(lambda made, option: option(made), reversed(options), function)
+
+    return decorate
+
+
+def settings_options(*names: str) -> Callable[[F], F]:
+    """The options of a run with these names, passed to the command by their ``key``."""
+    known = {option.name: option for option in OPTIONS}
+    return stacked(*(_declared(known[name]) for name in names))
+
+
+def _declared(option: Option) -> Callable[[F], F]:
+    more: dict[str, Any] = {"is_flag": True}
+    if option.kind is not Kind.FLAG:
+        kind = _TYPES.get(option.kind)
+        metavar = None if isinstance(kind, click.Choice) else option.metavar
+        more = {"type": kind, "metavar": metavar, "multiple": bool(option.plural)}
+    if option.default is not None:
+        more |= {"default": option.default, "show_default": True}
+    if option.name == "devices":
+        more["callback"] = lambda ctx, param, value: chosen(value) if value else ()  # noqa: ARG005
+    names = (*([option.short] if option.short else []), f"--{option.name}", option.key)
+    return click.option(*names, help=option.text, **more)
+
+
+family_files_option = settings_options("family-file")
+plugins_option = settings_options("plugin")
+case_options = settings_options("plugin", "family-file", "expectations", "no-expectations")
 
 
 def library_path_option(function: F) -> F:
@@ -113,137 +179,19 @@ def library_path_option(function: F) -> F:
     )(function)
 
 
-def plugins_option(function: F) -> F:
-    """``-p``: modules with hooks that are not installed as plugins."""
-    return click.option(
-        "-p",
-        "--plugin",
-        "plugins",
-        multiple=True,
-        metavar="MODULE",
-        help="A module with hooks, in this folder or installed. May be repeated.",
-    )(function)
-
-
-def mends_option(function: F) -> F:
-    """``--no-mends``: run cases with known defects only as released."""
-    return click.option(
-        "--no-mends",
-        is_flag=True,
-        help="Do not rerun cases with known defects with those defects mended.",
-    )(function)
-
-
-def case_options(function: F) -> F:
-    """Options for running and judging a case: own families, plugins, the expectations."""
-    for option in (
-        click.option(
-            "--no-expectations",
-            is_flag=True,
-            help="Judge as if no defect were known: every verdict but exact and tie fails.",
-        ),
-        click.option(
-            "--expectations",
-            type=EXISTING_FOLDER,
-            metavar="DIR",
-            help="Folder of expectations (known defects), instead of the project's own.",
-        ),
-        family_files_option,
-        plugins_option,
-    ):
-        function = option(function)
-    return function
-
-
 def checkpoint_options(function: F) -> F:
-    """The options for a real checkpoint; passed to the command as ``checkpoint``."""
+    """The options for a real checkpoint; without ``--model`` the others are refused."""
 
     @functools.wraps(function)
-    def call(
-        *args: Any,
-        model: Path | None,
-        prompts: Path | None,
-        cache_dir: Path | None,
-        trust_remote_code: bool,
-        force: bool,
-        golden: Path | None = None,
-        **more: Any,
-    ) -> Any:
-        given = None
-        if model is not None:
-            given = Given(
-                model.absolute(),
-                prompts.absolute() if prompts else None,
-                cache_dir.absolute() if cache_dir else None,
-                trusted=trust_remote_code,
-                force=force,
-                golden=golden.absolute() if golden else None,
-            )
-        elif prompts or cache_dir or trust_remote_code or force or golden:
+    def call(*args: Any, model: Path | None, **more: Any) -> Any:
+        others = ("prompts", "cache_dir", "golden", "trust_remote_code", "force")
+        if model is None and any(more.get(name) for name in others):
             raise ConformanceError(
                 "--prompts, --cache-dir, --golden, --trust-remote-code and --force are about "
                 "--model"
             )
-        return function(*args, checkpoint=given, **more)
+        return function(*args, model=model, **more)
 
-    made: Any = call
-    for option in (
-        click.option(
-            "--force", is_flag=True, help="Run the checkpoint even if it exceeds the free memory."
-        ),
-        click.option(
-            "--trust-remote-code",
-            is_flag=True,
-            help="Allow running Python files in the checkpoint's folder.",
-        ),
-        click.option(
-            "--cache-dir",
-            type=click.Path(file_okay=False, path_type=Path),
-            metavar="DIR",
-            help="Folder that keeps single streams of checkpoints between runs. Default: "
-            "mlx-conformance in the user's cache.",
-        ),
-        click.option(
-            "--prompts",
-            type=click.Path(dir_okay=False, path_type=Path),
-            metavar="FILE",
-            help="File of texts to cut prompts from, one per line. Default: a dozen built-in ones.",
-        ),
-        click.option(
-            "--model",
-            type=click.Path(path_type=Path),
-            metavar="FOLDER",
-            help="Run the cases on a real checkpoint: config.json, safetensors, tokenizer. Default "
-            "dtype: the checkpoint's own.",
-        ),
-    ):
-        made = option(made)
-    decorated: F = made
-    return decorated
-
-
-def case_settings(
-    *,
-    family_files: tuple[Path, ...],
-    expectations: Path | None,
-    no_expectations: bool,
-    no_mends: bool = False,
-    **more: Any,
-) -> Settings:
-    """Settings from the shared options; a setting without an option keeps its default."""
-    unset: dict[str, Any] = {
-        "engines": (),
-        "families": (),
-        "scenarios": (),
-        "dtypes": (),
-        "seeds": (),
-        "json": None,
-        "timeout": TIMEOUT_SECONDS,
-    }
-    return Settings(
-        **{**unset, **more},
-        family_files=tuple(path.absolute() for path in family_files),
-        expectations=expectations.absolute() if expectations else None,
-        use_expectations=not no_expectations,
-        mends=not no_mends,
+    return settings_options("model", "prompts", "cache-dir", "trust-remote-code", "force")(
+        cast("F", call)
     )

@@ -7,11 +7,12 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 from rich.console import Console
 
+from conformance.app.cli.options import stacked
 from conformance.app.cli.outputs import writable
 from conformance.report import Outcome, summary
 from conformance.report.jsonl import write_lines
@@ -83,13 +84,15 @@ def output_options(function: F) -> F:
         file = writable(junit, "--junit") if junit else None
         return function(*args, output=Output(verbosity, durations, file), **more)
 
-    made: Any = call
-    for option in (
+    return stacked(
         click.option(
-            "--junit",
-            type=click.Path(dir_okay=False, path_type=Path),
-            metavar="FILE",
-            help="Write the cases as JUnit XML.",
+            "-q", "--quiet", is_flag=True, help="Print failures and the last line, nothing else."
+        ),
+        click.option(
+            "-v",
+            "--verbose",
+            is_flag=True,
+            help="Print each case as it ends, and every family in the matrix.",
         ),
         click.option(
             "--durations",
@@ -100,15 +103,9 @@ def output_options(function: F) -> F:
             help="How many of the slowest cases to list.",
         ),
         click.option(
-            "-v",
-            "--verbose",
-            is_flag=True,
-            help="Print each case as it ends, and every family in the matrix.",
+            "--junit",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="Write the cases as JUnit XML.",
         ),
-        click.option(
-            "-q", "--quiet", is_flag=True, help="Print failures and the last line, nothing else."
-        ),
-    ):
-        made = option(made)
-    decorated: F = made
-    return decorated
+    )(cast("F", call))

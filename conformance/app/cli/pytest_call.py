@@ -12,7 +12,8 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from conformance.app import pytest_plugin
-from conformance.app.pytest_plugin.options import GivenSettings, Settings
+from conformance.app.pytest_plugin.options import GivenSettings
+from conformance.app.run_settings import Settings
 from conformance.core.signals import end_children
 
 _ENVIRONMENT = {

@@ -8,12 +8,10 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.cluster_option import cluster_option, helpers
-from conformance.app.cli.numbers import SECONDS
-from conformance.app.cli.options import globs, jobs_option
+from conformance.app.cli.options import SECONDS, globs, jobs_option
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.printing import say
-from conformance.app.cli.release_parts import environments
-from conformance.app.cli.release_runner import Runner
+from conformance.app.cli.release_runner import Runner, environments
 from conformance.core.errors import ReleaseError
 from conformance.core.verdict import CaseId
 from conformance.report.history import State, state_of

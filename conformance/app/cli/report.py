@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
 from conformance.app.cli.auto_explain import with_explanations
-from conformance.app.cli.numbers import SECONDS
 from conformance.app.cli.options import (
     EXISTING_FILE,
     EXISTING_FOLDER,
+    SECONDS,
     cores,
     family_files_option,
     power_files_option,
@@ -19,23 +20,24 @@ from conformance.app.cli.options import (
 from conformance.app.cli.outputs import places, reads, report_place, writable
 from conformance.app.cli.printing import say, say_command
 from conformance.app.cli.registries import registry_of
-from conformance.app.cli.tables import write_tables
 from conformance.checks.expectations import load_expectations
 from conformance.checks.expectations.derived import derived, unknown_ids
-from conformance.core.errors import ConformanceError
+from conformance.core.errors import ConformanceError, ReportError
+from conformance.core.user_files import read_text
 from conformance.core.verdict import CaseResult
 from conformance.report import Outcome
 from conformance.report.annotations import error_annotations
 from conformance.report.badge import LABEL, Badge, badge, endpoint_json, svg
 from conformance.report.comparison import Comparison, compare
+from conformance.report.cost_table import cost_table, with_costs
 from conformance.report.job_summary import MOST_BYTES, job_summary
 from conformance.report.joining import read_joined
 from conformance.report.jsonl import read_results, write_lines, write_results
 from conformance.report.junit import junit_xml
 from conformance.report.mutants import read_mutants
-from conformance.report.pages.extras import read_explanations, read_scripts
-from conformance.report.pages.material import Material, merged
+from conformance.report.pages.material import Material, merged, read_explanations, read_scripts
 from conformance.report.pages.site import write_site
+from conformance.report.servers import compatibility, with_table
 from conformance.report.trials import read_trials
 from conformance.run.coverage import take_inventory
 from conformance.scenarios import LADDER
@@ -300,3 +302,49 @@ def _append_summary(outcome: Outcome, found: Comparison | None, to: Path) -> Non
             file.write(text)
     except OSError as error:
         raise ConformanceError(f"--to: {to} cannot be written: {error.strerror}") from error
+
+
+# Writes result tables into Markdown files: what each server does, the cost of each engine --------
+
+
+def write_tables(servers: Path | None, costs: Path | None, results: Sequence[CaseResult]) -> None:
+    """Write both tables, each if its path is given.
+
+    Raises:
+        ConformanceError: no result belongs in a table, or its file cannot be written.
+    """
+    _write_servers(servers, results)
+    _write_costs(costs, results)
+
+
+def _write_servers(path: Path | None, results: Sequence[CaseResult]) -> None:
+    """Write the table of servers, if wanted; if the file has marks for it, between them.
+
+    Raises:
+        ConformanceError: no result is from a server.
+    """
+    if path is None:
+        return
+    found = compatibility(results, take_inventory(registry_of(), results))
+    if found is None:
+        raise ConformanceError("--servers: none of the results is of a server")
+    _write(path, lambda text: with_table(text, found))
+
+
+def _write_costs(path: Path | None, results: Sequence[CaseResult]) -> None:
+    """Write the table of contract counts in the same way.
+
+    Raises:
+        ConformanceError: no result has counts.
+    """
+    if path is None:
+        return
+    found = cost_table(results)
+    if found is None:
+        raise ConformanceError("--costs: none of the results counts what work costs")
+    _write(path, lambda text: with_costs(text, found))
+
+
+def _write(path: Path, filled: Callable[[str], str]) -> None:
+    text = read_text(path, ReportError) if path.exists() else ""
+    write_lines(path, filled(text).splitlines())

@@ -8,17 +8,17 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 import msgspec
 
-from conformance.app.cli.options import EXISTING_FILE
+from conformance.app.cli.options import EXISTING_FILE, stacked
 from conformance.app.cli.printing import say
-from conformance.app.pytest_plugin.not_played import not_played
+from conformance.app.pytest_plugin.result_collector import not_played
 from conformance.app.pytest_plugin.setup import Setup
 from conformance.core.verdict import CaseId, CaseResult
-from conformance.reference.store import write_cached
+from conformance.reference.sealed import write_cached
 from conformance.report import Outcome
 from conformance.report.jsonl import read_results
 from conformance.run.coverage import account
@@ -90,21 +90,12 @@ def reuse_options(function: F) -> F:
             raise click.UsageError("--fresh, --changed, --since and --lf: choose one of them")
         return function(*args, chosen=Chosen(fresh, changed, since, last_failed), **more)
 
-    made: Any = call
-    for option in (
+    return stacked(
         click.option(
-            "--lf",
-            "--last-failed",
-            "last_failed",
+            "--fresh",
             is_flag=True,
-            help="Run only the selected cases that were not as expected in their last run; if "
-            "there are none, run all.",
-        ),
-        click.option(
-            "--since",
-            type=EXISTING_FILE,
-            metavar="FILE",
-            help="Run only cases that depend on something changed since these results.",
+            help="Rerun all selected cases. Without it, a case is rerun only if something it "
+            "depends on has changed; otherwise its last result is used.",
         ),
         click.option(
             "--changed",
@@ -115,15 +106,20 @@ def reuse_options(function: F) -> F:
             "REF: on a module that differs from that commit of the library's checkout.",
         ),
         click.option(
-            "--fresh",
-            is_flag=True,
-            help="Rerun all selected cases. Without it, a case is rerun only if something it "
-            "depends on has changed; otherwise its last result is used.",
+            "--since",
+            type=EXISTING_FILE,
+            metavar="FILE",
+            help="Run only cases that depend on something changed since these results.",
         ),
-    ):
-        made = option(made)
-    decorated: F = made
-    return decorated
+        click.option(
+            "--lf",
+            "--last-failed",
+            "last_failed",
+            is_flag=True,
+            help="Run only the selected cases that were not as expected in their last run; if "
+            "there are none, run all.",
+        ),
+    )(cast("F", call))
 
 
 @contextlib.contextmanager

@@ -2,66 +2,118 @@
 
 from __future__ import annotations
 
+import functools
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import click
+import httpx2
 
 from conformance.app.cli.auto_explain import EXPLAIN_SECONDS
 from conformance.app.cli.cluster_option import cluster_option
-from conformance.app.cli.numbers import GIGABYTES, SECONDS, SEED
 from conformance.app.cli.options import (
     EXISTING_FILE,
+    SECONDS,
     case_options,
-    case_settings,
     checkpoint_options,
-    globs,
     jobs_option,
-    json_lines,
     library_path_option,
-    mends_option,
+    settings_options,
+    stacked,
 )
 from conformance.app.cli.output_options import Output, output_options
 from conformance.app.cli.outputs import report_place, writable
+from conformance.app.cli.printing import say
 from conformance.app.cli.reuse import Chosen, reuse_options
-from conformance.app.cli.server_options import server_options
 from conformance.app.cli.suite_run import SuiteRun
-from conformance.app.pytest_plugin.options import TIMEOUT_SECONDS
-from conformance.core import devices as devices_of_run
-from conformance.core.tier_names import TIERS, usual_tier
+from conformance.app.run_settings import settings_of
+from conformance.core import named_server
+from conformance.core.errors import ConformanceError
+from conformance.core.http_clients import RefusedAnswerError, get
 from conformance.report.worsening import Base
-from conformance.run.selection import DTYPES
-from conformance.tools.checkpoints.given import Given
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ENGINE = "http"
+_MOST = 10_000_000
+_SECONDS = 30.0
+
+
+def server_options(function: F) -> F:
+    """``--url``, ``--remote``, ``--requests``; with them ``--model`` is the server's model name.
+
+    Apply it above ``checkpoint_options``, whose ``--model`` is otherwise a folder.
+    """
+
+    @functools.wraps(function)
+    def call(
+        *args: Any,
+        url: str | None,
+        remote: bool,
+        requests: int | None,
+        engines: tuple[str, ...],
+        model: Path | None,
+        **more: Any,
+    ) -> Any:
+        if url is not None:
+            if engines != (_ENGINE,):
+                raise ConformanceError(f"--url is about --engine {_ENGINE}, and about no other")
+            name = "" if model is None else str(model)
+            server = named_server.use(url, model=name, remote=remote, most=requests)
+            _reach(server.url)
+            model = None
+            if server.most is not None:
+                say(f"conformance: at most {server.most:,} requests go to {server.url}")
+        elif remote or requests is not None:
+            raise ConformanceError("--remote and --requests are about --url")
+        elif _ENGINE in engines:
+            named_server.named()
+        return function(*args, engines=engines, model=model, **more)
+
+    return stacked(
+        click.option(
+            "--url",
+            metavar="URL",
+            help="The server that --engine http asks, such as http://127.0.0.1:8080. --model is "
+            "then the server's name of its model. Default: the first model that it lists.",
+        ),
+        click.option("--remote", is_flag=True, help="Allow a server of --url on another machine."),
+        click.option(
+            "--requests",
+            type=click.IntRange(1, _MOST),
+            metavar="N",
+            help="The most requests to send to the server of --url. Default: "
+            f"{named_server.MOST_REQUESTS:,} for another machine, no limit for this machine.",
+        ),
+    )(cast("F", call))
+
+
+def _reach(url: str) -> None:
+    """Check that a server answers at this address with a response that can be parsed.
+
+    Raises:
+        ConformanceError: no server does.
+    """
+    try:
+        get(f"{url}/v1/models", _SECONDS)
+    except RefusedAnswerError as error:
+        raise ConformanceError(f"--url: {url}: {error}") from error
+    except httpx2.HTTPError as error:
+        why = str(error) or type(error).__name__
+        raise ConformanceError(
+            f"--url: no server answers at {url}: {why}; start it first"
+        ) from error
 
 
 @click.command("run")
-@globs("engine", "Engines to run; may be repeated. Default: mlx_lm and mlx_vlm.")
-@globs("family", "Model families to run, for example 'qwen3*'; may be repeated. Default: all.")
-@globs("scenario", "Scenarios to run; may be repeated. Default: all that an engine can express.")
-@click.option(
-    "--dtype",
-    "dtypes",
-    multiple=True,
-    type=click.Choice(DTYPES),
-    help="Working dtype; may be repeated. Default: float32, which best separates defects from "
-    "rounding.",
-)
-@click.option(
-    "--seed",
-    "seeds",
-    multiple=True,
-    type=SEED,
-    metavar="N",
-    help="Seed of weights and prompts; may be repeated. Default: 0.",
-)
+@settings_options("engine", "family", "scenario", "dtype", "seed")
 @jobs_option(
     "Worker processes. 'auto': one for each core. 1: no workers; a model that crashes then ends "
     "the run."
 )
-@json_lines(
-    "Write the results as JSON lines, one for each case. An interrupted run leaves "
-    "FILE.partial instead."
-)
+@settings_options("json")
 @click.option(
     "--report",
     type=click.Path(path_type=Path),
@@ -80,20 +132,7 @@ from conformance.tools.checkpoints.given import Given
 @click.option(
     "-x", "--exitfirst", is_flag=True, help="Stop at the first verdict that is not expected."
 )
-@click.option(
-    "--shard",
-    default="",
-    metavar="K/N",
-    help="Run only the K-th of N parts, for example 2/4. All cases of a family are in one part; "
-    "the N parts together are the whole run.",
-)
-@click.option(
-    "--tier",
-    type=click.Choice(TIERS),
-    help="How much of the ladder to run. quick: the fewest schedules that catch almost all that "
-    "the ladder catches. default: each rung; scenarios that test the engine on one family of each "
-    "kind. full: all. Default: full for named families and scenarios, else default.",
-)
+@settings_options("shard", "tier")
 @click.option(
     "--against",
     type=EXISTING_FILE,
@@ -103,34 +142,7 @@ from conformance.tools.checkpoints.given import Given
 )
 @reuse_options
 @output_options
-@click.option(
-    "--timeout",
-    type=SECONDS,
-    default=TIMEOUT_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="A case that takes longer gets the verdict 'hang'. 0: no limit.",
-)
-@click.option(
-    "--memory",
-    type=GIGABYTES,
-    metavar="GB",
-    help="A worker process that exceeds this is killed, and its case gets the verdict 'crash'. "
-    "Default: its part of 80 % of the machine's memory, but at least 2 GiB. 0: no limit.",
-)
-@click.option(
-    devices_of_run.OPTION,
-    callback=lambda ctx, param, value: devices_of_run.chosen(value) if value else (),  # noqa: ARG005
-    metavar="N|LIST|all",
-    help="NVIDIA GPUs to use: a number, a comma-separated list ('0,3', '2,'), or all. Each worker "
-    "gets one of them in turn (CUDA_VISIBLE_DEVICES). Default: all workers use the first GPU.",
-)
-@click.option(
-    "--no-oracle-cache",
-    is_flag=True,
-    help="Compute all single streams and their noise from scratch, and store none. Default: they "
-    "are kept for tiny families, in mlx-conformance in the user's cache.",
-)
+@settings_options("timeout", "memory", "devices", "no-oracle-cache")
 @click.option(
     "--golden",
     type=click.Path(file_okay=False, path_type=Path),
@@ -141,39 +153,24 @@ from conformance.tools.checkpoints.given import Given
 @cluster_option
 @server_options
 @checkpoint_options
-@mends_option
+@settings_options("no-mends")
 @case_options
 @library_path_option
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     *,
-    engines: tuple[str, ...],
-    families: tuple[str, ...],
-    scenarios: tuple[str, ...],
-    dtypes: tuple[str, ...],
-    seeds: tuple[int, ...],
     jobs: int | None,
-    json_file: Path | None,
+    json: Path | None,
     report: Path | None,
     explain_seconds: float | None,
     exitfirst: bool,
-    shard: str,
-    tier: str | None,
     chosen: Chosen,
     against: Path | None,
     output: Output,
-    timeout: float,
-    memory: float | None,
-    devices: tuple[str, ...],
-    no_oracle_cache: bool,
     cluster: str | None,
-    family_files: tuple[Path, ...],
-    plugins: tuple[str, ...],
-    expectations: Path | None,
-    no_expectations: bool,
-    no_mends: bool,
-    checkpoint: Given | None,
+    **given: Any,
 ) -> None:
     """Run cases and judge each against its single stream.
 
@@ -190,26 +187,7 @@ def command(
     if against is not None and exitfirst:
         raise click.UsageError("--against and --exitfirst: choose one of them")
     base = Base.read(against) if against else None
-    settings = case_settings(
-        engines=engines,
-        families=families,
-        scenarios=scenarios,
-        dtypes=dtypes,
-        seeds=tuple(str(seed) for seed in seeds),
-        json=writable(json_file, "--json") if json_file else None,
-        timeout=timeout,
-        shard=shard,
-        tier=tier or usual_tier(named=bool(families or scenarios or checkpoint)),
-        memory=memory,
-        devices=devices,
-        oracle_cache=not no_oracle_cache,
-        family_files=family_files,
-        plugins=plugins,
-        expectations=expectations,
-        no_expectations=no_expectations,
-        no_mends=no_mends,
-        checkpoint=checkpoint,
-    )
+    settings = settings_of({**given, "json": writable(json, "--json") if json else None})
     seconds = EXPLAIN_SECONDS if report is not None else 0.0
     run = SuiteRun(
         settings,

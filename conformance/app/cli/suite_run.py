@@ -26,10 +26,9 @@ from conformance.app.cli.reuse import (
     remembered_failures,
     reused_outcome,
 )
-from conformance.app.pytest_plugin.options import Settings
-from conformance.app.pytest_plugin.run_end import STOPPED
-from conformance.app.pytest_plugin.run_identity import about
+from conformance.app.pytest_plugin.run_end import STOPPED, about
 from conformance.app.pytest_plugin.setup import Setup, make_setup
+from conformance.app.run_settings import Settings
 from conformance.core.invocation import this_invocation
 from conformance.report import Outcome
 from conformance.report.jsonl import write_results

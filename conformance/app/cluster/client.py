@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from distributed import Client, KilledWorker, as_completed
 
-from conformance.app.cluster.facts import difference, facts
-from conformance.app.cluster.worker import Differs, Ended, do
+from conformance.app.cluster.worker import Differs, Ended, difference, do, facts
 from conformance.core.errors import ConformanceError
 
 CONNECT_SECONDS = 30.0

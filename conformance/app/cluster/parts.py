@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.app.cli.pytest_call import call_pytest
-from conformance.app.pytest_plugin.options import Settings
+from conformance.app.run_settings import Settings
 from conformance.core.verdict import CaseId
 from conformance.run.family_seconds import FamilySeconds
 

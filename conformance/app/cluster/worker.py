@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
-import subprocess
+import platform
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 from distributed import get_worker
 
+import conformance
 from conformance.app.cluster.child import ANSWER, ASKED
-from conformance.app.cluster.facts import difference, facts
-from conformance.core.processes import describe_exit, end_tree
+from conformance.checks.expectations.loading import OWN
+from conformance.core.content_keys import folder_digest
+from conformance.core.library_source import versions_of
+from conformance.core.processes import describe_exit, run_to_end
 
 _LOOK_SECONDS = 0.2
-_PRINTED = "printed"
 _AT_WORK = {"executing", "long-running"}
 
 
@@ -60,19 +61,35 @@ def do_apart(work: Callable[[Any], Any], item: Any, wanted_still: Callable[[], b
         folder = Path(name)
         (folder / ASKED).write_bytes(pickle.dumps((work, item)))
         command = [sys.executable, "-m", "conformance.app.cluster.child", name, str(os.getpid())]
-        with (folder / _PRINTED).open("wb") as printed:
-            child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed
-            )
-        try:
-            while child.poll() is None and wanted_still():
-                time.sleep(_LOOK_SECONDS)
-        finally:
-            if child.poll() is None:
-                end_tree(psutil.Process(child.pid))
-            code = child.wait()
+        done = run_to_end(command, apart=False, go_on=wanted_still, every=_LOOK_SECONDS)
         if (folder / ANSWER).is_file():
             return pickle.loads((folder / ANSWER).read_bytes())
-        text = (folder / _PRINTED).read_text(encoding="utf-8", errors="replace").strip()
-        said = text.splitlines()[-1] if text else ""
-        return Ended(": ".join(filter(None, (describe_exit(code), said))))
+        ended = done.why if done.code is None else describe_exit(done.code)
+        return Ended(": ".join(filter(None, (ended, done.last_line))))
+
+
+# Facts that must be the same on all machines of a run: versions, and the code that judges --------
+
+PACKAGES = ("mlx", "mlx-lm", "mlx-vlm", "transformers", "numpy", "pytest")
+_SOURCE = "source of mlx-conformance"
+_KINDS = {".py", ".toml", ".json", ".jsonl"}
+_DIGITS = 12
+
+
+@functools.cache
+def facts() -> dict[str, str]:
+    """The facts of this machine; no package that affects numbers is imported."""
+    found = {"Python": ".".join(platform.python_version_tuple()[:2])}
+    for package in PACKAGES:
+        found |= versions_of(package)
+    own = Path(conformance.__file__).parent
+    return found | {_SOURCE: folder_digest(own, OWN, kinds=_KINDS)[:_DIGITS]}
+
+
+def difference(mine: Mapping[str, str], others: Mapping[str, str], where: str) -> str:
+    """The first difference, as a sentence; empty if there is none."""
+    for name in sorted({*mine, *others}):
+        here, there = mine.get(name, "none"), others.get(name, "none")
+        if here != there:
+            return f"worker {where} has {name} {there}, this machine {here}: make them the same"
+    return ""

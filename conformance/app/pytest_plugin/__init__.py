@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance.app.pytest_plugin import options
-from conformance.app.pytest_plugin.nodeids import GOLDEN_NODE, SUITE_NODE
+from conformance.app.pytest_plugin.options import GOLDEN_NODE, SUITE_NODE
 
 if TYPE_CHECKING:
     from conformance.app.pytest_plugin.result_collector import ResultCollector

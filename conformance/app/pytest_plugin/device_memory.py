@@ -12,8 +12,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
+from conformance.backend.device import device_error
 from conformance.backend.memory import bytes_of_arrays, keep_cache_below, own_memory
+from conformance.core.failures import device_lost, device_refused
 from conformance.core.memory_limit import EVERY_SECONDS, LEAST, SHARE
+from conformance.core.verdict import CaseResult, Finding, Verdict
+from conformance.report.outcome import MACHINE
 
 _LINE = re.compile(r"device memory: (\d+) of (\d+)\n")
 
@@ -73,3 +79,67 @@ def taken_of_device(crash: str) -> tuple[int, int] | None:
 def without_device(crash: str) -> str:
     """The rest of a crash file."""
     return _LINE.sub("", crash, count=1)
+
+
+# A device that no longer computes for a process, as after an illegal memory access on CUDA -------
+
+CHECK = "device"
+"""The check name of the finding for a device that is found lost only after a case."""
+
+
+def lost(result: CaseResult | None = None) -> bool:
+    """Whether the device is lost to this process, by a result or by a computation of its own.
+
+    The computation finds what no case has reported: devices report late, and libraries catch
+    exceptions.
+    """
+    said = result is not None and any(device_lost(finding.got) for finding in result.evidence)
+    return said or bool(device_error())
+
+
+def refusal(result: CaseResult) -> str:
+    """The message of a device or its compiler that refused something in the case; else empty.
+
+    A lost device loads no kernel either, but this alone is not a refusal.
+    """
+    said = [finding.got for finding in result.evidence]
+    if any(map(device_lost, said)):
+        return ""
+    return next((text for text in said if device_refused(text)), "")
+
+
+def by_itself(message: str) -> str:
+    """The message of a refusal; empty if the device is lost to this process and refuses all."""
+    return "" if message and lost() else message
+
+
+def after_refusal(result: CaseResult, message: str) -> CaseResult:
+    """The case's result when run alone, after that message; names the machine if not refused."""
+    if refusal(result):
+        return result
+    finding = Finding(
+        verdict=Verdict.EXACT,
+        check=MACHINE,
+        what=f"refused at first ({message}), and played again alone, where it was not",
+        expected="a device and a compiler that refuse nothing",
+        got="a refusal beside other processes",
+        cause="this machine, not the engine: kernels or memory that processes share",
+    )
+    return msgspec.structs.replace(result, evidence=(*result.evidence, finding))
+
+
+def with_device(result: CaseResult) -> CaseResult:
+    """A fresh process's result; a crash if the device is lost now and no finding says so."""
+    problem = device_error()
+    if not problem or any(device_lost(finding.got) for finding in result.evidence):
+        return result
+    finding = Finding(
+        verdict=Verdict.CRASH,
+        check=CHECK,
+        what="after the case the device computes nothing more for the process",
+        expected="a device that goes on",
+        got=problem,
+        cause="a kernel of the case read or wrote out of bounds; devices report it later",
+    )
+    evidence = (finding, *result.evidence)
+    return msgspec.structs.replace(result, verdict=Verdict.CRASH, expected=False, evidence=evidence)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
-from conformance.app.pytest_plugin.nodeids import case_of, golden_of
+from conformance.app.pytest_plugin.options import case_of, golden_of
 from conformance.app.pytest_plugin.setup import Setup
 from conformance.core.verdict import CaseId
 

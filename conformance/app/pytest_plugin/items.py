@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from conformance.app.pytest_plugin.lost_device import after_refusal, by_itself, lost, refusal
+from conformance.app.pytest_plugin.device_memory import after_refusal, by_itself, lost, refusal
 from conformance.app.pytest_plugin.missing_results import hang, harness_failure
 from conformance.app.pytest_plugin.options import MODULES, OWN_KERNELS, PROBLEM, RESULT
 from conformance.app.pytest_plugin.own_process import ends_process, played_apart

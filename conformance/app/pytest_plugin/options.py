@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import pickle
-from dataclasses import dataclass
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conformance.app.run_settings import OPTIONS, Kind, Option, Settings, settings_of
 from conformance.core.devices import chosen, see
 from conformance.core.errors import ConformanceError
 from conformance.core.kernel_caches import OwnKernels
-from conformance.core.library_paths import chosen_options
-from conformance.core.tier_names import FULL, usual_tier
 from conformance.core.watched_child import End
-from conformance.tools.checkpoints.given import Given
 
 COLLECTOR = "conformance-result-collector"
 LOADGROUP = "conformance_loadgroup"
@@ -40,110 +39,30 @@ ATTRIBUTES = {
 _OF_REPORTER = "conformance_settings"
 """Key of a worker's input: the pickled settings."""
 
-TIMEOUT_SECONDS = 300.0
 WORKER_RESTARTS = 10_000
 _MOST = 1e6  # seconds or GB
 
-_MANY = (
-    ("engine", "GLOB", "Engines to run (default: mlx_lm)."),
-    ("family", "GLOB", "Model families to run (default: all that an engine can decode)."),
-    ("scenario", "GLOB", "Scenarios to run (default: all that an engine can express)."),
-    ("dtype", "DTYPE", "Working dtypes: float32 (default), float16, bfloat16."),
-    ("seed", "N", "Seeds of prompts and weights (default: 0)."),
-    ("family-file", "FILE", "A family of your own, from its JSON file."),
-    ("plugin", "MODULE", "A module with hooks, in this folder or installed."),
-)
-_ONE = (
-    ("json", "FILE", "Write results as JSON lines, one for each case."),
-    ("expectations", "DIR", "Folder of expectations (known defects)."),
-    (
+_OWN = (
+    Option(
         "golden",
         "DIR",
         "Folder of goldens to compare with, and to write with --snapshot-update (default: "
         "golden/ in the folder where pytest starts, if it exists).",
     ),
-    ("model", "FOLDER", "Run the cases on this real checkpoint instead of tiny families."),
-    ("prompts", "FILE", "File of texts to cut prompts of --conformance-model from, one per line."),
-    ("cache-dir", "DIR", "Folder that keeps single streams of --conformance-model between runs."),
-    ("cases", "FILE", "Run only the cases in this file, one id per line; all must be selected."),
-    (
-        "tier",
-        "TIER",
-        "How much of the ladder to run: quick, default or full (default: full for named families "
-        "and scenarios, else default).",
+    Option(
+        "cases",
+        "FILE",
+        "Run only the cases in this file, one id per line; all must be selected.",
+        Kind.FILE,
     ),
-    ("shard", "K/N", "Run only the K-th of N parts; all cases of a family are in one part."),
-    (
-        "timeout",
-        "SECONDS",
-        f"A case that takes longer gets the verdict 'hang' (default: {TIMEOUT_SECONDS:.0f}; "
-        "needs pytest-timeout; 0: no limit).",
-    ),
-    (
-        "memory",
-        "GB",
-        "A process that exceeds this is killed, and its case gets the verdict 'crash' (default: "
-        "its part of the machine's memory; 0: no limit).",
-    ),
-    (
-        "devices",
-        "N|LIST|all",
-        "NVIDIA GPUs to use: a number, a comma-separated list ('0,3', '2,'), or all. Each worker "
-        "gets one of them in turn.",
+    Option(
+        "keep",
+        "",
+        "Store the results in the user's cache, where `conformance run` can reuse them.",
+        Kind.FLAG,
     ),
 )
-_FLAGS = (
-    ("keep", "Store the results in the user's cache, where `conformance run` can reuse them."),
-    ("no-expectations", "Judge every case as if no defect were known."),
-    ("no-mends", "Do not rerun cases with known defects with those defects mended."),
-    ("trust-remote-code", "Allow running Python files in the folder of --conformance-model."),
-    ("force", "Run --conformance-model even if it exceeds the free memory."),
-    ("no-oracle-cache", "Compute all single streams and their noise from scratch, and store none."),
-)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The options from the command line or, if not given there, from the ini file."""
-
-    engines: tuple[str, ...]
-    families: tuple[str, ...]
-    scenarios: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    seeds: tuple[str, ...]
-    family_files: tuple[Path, ...]
-    json: Path | None
-    expectations: Path | None
-    use_expectations: bool
-    timeout: float
-    checkpoint: Given | None = None
-    shard: str = ""
-    tier: str = FULL
-    memory: float | None = None
-    cases: Path | None = None
-    keep: bool = False
-    plugins: tuple[str, ...] = ()
-    oracle_cache: bool = True
-    mends: bool = True
-    devices: tuple[str, ...] = ()
-
-    @property
-    def family_options(self) -> tuple[str, ...]:
-        """Options that name the user's own families and plugins."""
-        found = [text for name in self.plugins for text in ("-p", name)]
-        found += [text for path in self.family_files for text in ("--family-file", str(path))]
-        return tuple(found)
-
-    @property
-    def rerun_options(self) -> tuple[str, ...]:
-        """Options that ``conformance show`` needs to run the same case."""
-        found = list(self.family_options)
-        found += self.checkpoint.options if self.checkpoint else ()
-        found += chosen_options()
-        if self.expectations:
-            found += ["--expectations", str(self.expectations)]
-        return (*found, *(() if self.use_expectations else ("--no-expectations",)))
-
+"""Options that the command line lacks."""
 
 _SETTINGS = pytest.StashKey[Settings]()
 
@@ -151,20 +70,20 @@ _SETTINGS = pytest.StashKey[Settings]()
 def add_options(parser: pytest.Parser) -> None:
     """Declare each option, and its ini setting of the same name with underscores."""
     group = parser.getgroup("conformance", "batched decoding against single stream")
-    for name, metavar, text in _MANY:
-        group.addoption(
-            f"--conformance-{name}",
-            action="append",
-            default=None,
-            metavar=metavar,
-            help=f"{text} May be repeated.",
-        )
-        parser.addini(_dest(name), f"{text} Separated by spaces.", type="args", default=[])
-    for name, metavar, text in _ONE:
-        group.addoption(f"--conformance-{name}", default=None, metavar=metavar, help=text)
-        parser.addini(_dest(name), text, default="")
-    for name, text in _FLAGS:
-        group.addoption(f"--conformance-{name}", action="store_true", default=False, help=text)
+    for option in (*OPTIONS, *_OWN):
+        name, text = f"--conformance-{option.name}", option.text
+        if option.default is not None:
+            text += f" Default: {option.default:g}."
+        if option.kind is Kind.FLAG:
+            group.addoption(name, action="store_true", default=False, help=text)
+            continue
+        action = "append" if option.plural else "store"
+        group.addoption(name, action=action, default=None, metavar=option.metavar, help=text)
+        if option.plural:
+            text = f"{text} Separated by spaces."
+            parser.addini(_dest(option), text, type="args", default=[])
+        else:
+            parser.addini(_dest(option), text, default="")
 
 
 class GivenSettings:
@@ -199,65 +118,41 @@ def settings(config: pytest.Config) -> Settings:
 
 def _read(config: pytest.Config) -> Settings:
     """Read the settings from pytest's own options and ini file."""
-
-    def many(name: str) -> tuple[str, ...]:
-        return tuple(config.getoption(_dest(name)) or config.getini(_dest(name)))
-
-    def path(text: str) -> Path:
-        return (config.invocation_params.dir / Path(text).expanduser()).absolute()
-
-    def one(name: str) -> str:
-        return str(config.getoption(_dest(name)) or config.getini(_dest(name)) or "")
-
-    def number(name: str, unit: str) -> float | None:
-        wrong = f"--conformance-{name}: {one(name)!r} is no number of {unit}"
-        try:
-            found = float(one(name)) if one(name) else None
-        except ValueError as error:
-            raise pytest.UsageError(wrong) from error
-        if found is not None and not 0 <= found <= _MOST:  # inf and nan are refused too
-            raise pytest.UsageError(wrong)
-        return found
-
-    timeout = number("timeout", "seconds")
-    named = any((many("family"), many("scenario"), one("model")))
-    return Settings(
-        engines=many("engine"),
-        families=many("family"),
-        scenarios=many("scenario"),
-        dtypes=many("dtype"),
-        seeds=many("seed"),
-        family_files=tuple(path(text) for text in many("family-file")),
-        json=path(one("json")) if one("json") else None,
-        expectations=path(one("expectations")) if one("expectations") else None,
-        use_expectations=not config.getoption("conformance_no_expectations"),
-        timeout=TIMEOUT_SECONDS if timeout is None else timeout,
-        checkpoint=Given(
-            path(one("model")),
-            prompts=path(one("prompts")) if one("prompts") else None,
-            cache=path(one("cache-dir")) if one("cache-dir") else None,
-            trusted=config.getoption("conformance_trust_remote_code"),
-            force=config.getoption("conformance_force"),
-        )
-        if one("model")
-        else None,
-        shard=one("shard"),
-        tier=one("tier") or usual_tier(named=named),
-        cases=path(one("cases")) if one("cases") else None,
-        keep=config.getoption("conformance_keep"),
-        memory=number("memory", "GB"),
-        plugins=many("plugin"),
-        oracle_cache=not config.getoption("conformance_no_oracle_cache"),
-        mends=not config.getoption("conformance_no_mends"),
-        devices=_devices(one("devices")),
-    )
-
-
-def _devices(text: str) -> tuple[str, ...]:
+    # The folder of goldens is read by those who compare goldens (``golden_items``).
+    own = [option for option in _OWN if option.name != "golden"]
+    values = {option.key: _value(config, option) for option in (*OPTIONS, *own)}
     try:
-        return chosen(text) if text else ()
+        values["devices"] = chosen(values["devices"]) if values["devices"] else ()
     except ConformanceError as error:
         raise pytest.UsageError(str(error)) from error
+    return settings_of(values)
+
+
+def _value(config: pytest.Config, option: Option) -> Any:
+    """The option's value from the command line, else from the ini file; ``None`` without one."""
+    value = config.getoption(_dest(option))
+    if option.kind is Kind.FLAG:
+        return value
+    value = value or config.getini(_dest(option))
+    if option.plural:
+        return tuple(_typed(config, option, text) for text in value)
+    return _typed(config, option, str(value)) if value else None
+
+
+def _typed(config: pytest.Config, option: Option, text: str) -> str | float | Path:
+    if option.kind.is_path:
+        return config.invocation_params.dir / Path(text).expanduser()
+    if not option.kind.unit:
+        return text
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found <= _MOST:  # inf and nan are refused too
+        raise pytest.UsageError(
+            f"--conformance-{option.name}: {text!r} is no number of {option.kind.unit}"
+        )
+    return found
 
 
 def suite_selected(config: pytest.Config) -> bool:
@@ -311,5 +206,26 @@ def prepare_distribution(config: pytest.Config) -> None:
         option.maxworkerrestart = str(WORKER_RESTARTS)
 
 
-def _dest(name: str) -> str:
-    return f"conformance_{name.replace('-', '_')}"
+def _dest(option: Option) -> str:
+    return f"conformance_{option.name.replace('-', '_')}"
+
+
+# Node ids of the suite: pytest's names for cases, here and in workers ----------------------------
+
+SUITE_NODE = "conformance.suite.cases"
+GOLDEN_NODE = "conformance.suite.goldens"
+
+_GOLDEN = re.compile(re.escape(GOLDEN_NODE) + r"::golden\[([^/\]]+/[^/\]]+)\]")
+
+
+def case_of(nodeid: str) -> str | None:
+    """The case id within a node id, to which xdist may have added a group; ``None`` without one."""
+    node, _, name = nodeid.partition("::")
+    case = name.partition("@")[0]
+    return case if node == SUITE_NODE and case.count("/") == 4 else None
+
+
+def golden_of(nodeid: str) -> str | None:
+    """Library and family of a golden's node id, ``mlx_lm/llama``; ``None`` for other node ids."""
+    found = _GOLDEN.match(nodeid)
+    return found[1] if found else None

@@ -12,24 +12,33 @@ import pytest
 
 import conformance
 from conformance.app.pytest_plugin.missing_results import unjudged
-from conformance.app.pytest_plugin.nodeids import SUITE_NODE, case_of
-from conformance.app.pytest_plugin.not_played import not_played
-from conformance.app.pytest_plugin.options import ATTRIBUTES, COLLECTOR, MODULES, PROBLEM, RESULT
+from conformance.app.pytest_plugin.options import (
+    ATTRIBUTES,
+    COLLECTOR,
+    MODULES,
+    PROBLEM,
+    RESULT,
+    SUITE_NODE,
+    case_of,
+)
 from conformance.app.pytest_plugin.result_keeping import ResultKeeper
-from conformance.app.pytest_plugin.run_end import RunEnd
-from conformance.app.pytest_plugin.run_identity import about
+from conformance.app.pytest_plugin.run_end import RunEnd, about
 from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.app.pytest_plugin.worker_crashes import write_to_real_stderr
 from conformance.app.pytest_plugin.worker_processes import STOPS, WorkerProcesses, stop_run
+from conformance.app.run_settings import Settings
 from conformance.backend import device
 from conformance.core.errors import ConformanceError, ResultError
 from conformance.core.invocation import this_invocation
 from conformance.core.plain_text import plain
 from conformance.core.tier_names import DEFAULT, QUICK
+from conformance.core.unavailable import sentences
 from conformance.core.verdict import CaseId, CaseResult, decode, encode
 from conformance.report import Outcome, failure_message, properties, render, summary
 from conformance.report.jsonl import ResultFile
 from conformance.report.outcome import count
+from conformance.run.registry import Registry
+from conformance.run.selection import DEFAULT_ENGINES
 from conformance.run.unexercised import unexercised
 
 _TIERS = {
@@ -285,3 +294,19 @@ class ResultCollector:
         if self.setup.expectations is None or not self.setup.complete:
             return ()
         return self.setup.expectations.stale(results, whole=True)
+
+
+# What a run omits of the requested cases because a part of a plugin is missing -------------------
+
+
+def not_played(
+    settings: Settings, registry: Registry, results: Iterable[CaseResult]
+) -> tuple[str, ...]:
+    """Sentences about what the engines lack and the results do not show.
+
+    Mends are reported as missing only if a known defect has none.
+    """
+    missed = settings.mends and any(result.unmended for result in results)
+    mends = ["conformance_mends"] if missed else []
+    lacking = registry.lacking(settings.engines or DEFAULT_ENGINES, also=mends)
+    return tuple(f"not all was played: {line}" for line in sentences(lacking))

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.app.pytest_plugin.options import Settings, settings
+from conformance.app.pytest_plugin.options import settings
+from conformance.app.run_settings import Settings
 from conformance.checks.expectations import Expectations, load_expectations
+from conformance.core.content_keys import digest, file_digest
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.library import Library
@@ -17,7 +19,6 @@ from conformance.core.unavailable import sentences
 from conformance.core.user_cache import user_cache
 from conformance.core.verdict import CaseId
 from conformance.reference.family_store import FamilyStore
-from conformance.reference.installed_files import digest, file_digest
 from conformance.reference.oracle_key import oracle_key
 from conformance.reference.store import folder_of, sweep
 from conformance.reference.surroundings import Environment

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
 import msgspec
-from packaging.specifiers import SpecifierSet
 
+from conformance.checks.expectations.entry_tables import Entry
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.scenarios.workloads import is_workload
 
@@ -21,11 +21,10 @@ MAY_HIDE = NUMERIC | {Verdict.UNSTABLE, Verdict.ORACLE, Verdict.POLICY}
 """Verdicts that may disappear with other weights, other prompts or more noise."""
 
 
-class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One known defect of a library.
+class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One known defect of a library, as it shows in cases.
 
     Attributes:
-        id: its name; unique in the folder.
         engines: globs; default: the engine that the file is named after.
         families: globs of the families that have it, in which it must show.
         traits: for a cause in shared code: globs of traits (``cache:ArraysCache``), with `` & ``
@@ -34,11 +33,9 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         dtypes: globs of the dtypes in which it must show.
         may_show_in: globs of other dtypes, in which noise can hide it.
         device: prefix of the device's name; empty for all devices.
-        package: the package that ``versions`` is about; the same for the whole file.
-        versions: releases that have it; in others, and in checkouts, it is known if the functions
-            of ``where`` are the same.
-        where: file and line upstream.
-        why: why it is wrong.
+        package: the same for the whole file.
+        versions: in other releases, and in checkouts, it is known if the functions of ``where``
+            are the same.
         script: the standalone script that shows it, relative to the repository, or the id of
             another entry whose script shows it; if absent, ``conformance repro ID`` writes it.
         behind: ids of entries about what it hides: if it is mended, the entries among them that
@@ -55,15 +52,14 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         by_time: timing-dependent (threads or clients): affected cases may pass.
         ends_process: its cases end the process that runs them: as released, each is run in its own
             process.
-        in_workloads: it may show in every workload, with any verdict; mended, the workload is right.
-            Not for an entry without a mend, which would hide the workload.
+        in_workloads: it may show in every workload, with any verdict; mended, the workload is
+            right. Not for an entry without a mend, which would hide the workload.
         functions: digests of the upstream functions in which it was diagnosed, and of their files.
         unchanged_in: the installed code, outside of ``versions``, with the same functions.
         changed_in: the installed code with other functions.
         hidden_in: the families of the entries in ``behind``. These four are not fields of a file.
     """
 
-    id: str
     engines: tuple[str, ...]
     families: tuple[str, ...]
     traits: tuple[str, ...] = ()
@@ -71,22 +67,18 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     dtypes: tuple[str, ...] = ("float32",)
     may_show_in: tuple[str, ...] = ()
     device: str = ""
-    package: str
-    versions: str
-    where: str
-    why: str
     script: str = ""
     behind: tuple[str, ...] = ()
-    verdicts: dict[str, Verdict | tuple[Verdict, ...]] = {}
-    schedules: dict[str, tuple[str, ...]] = {}
+    verdicts: dict[str, Verdict | tuple[Verdict, ...]] = msgspec.field(default_factory=dict)
+    schedules: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     other_seeds: tuple[str, ...] = ()
     by_time: bool = False
     ends_process: bool = False
     in_workloads: bool = True
-    functions: dict[str, str] = {}
+    functions: dict[str, str] = msgspec.field(default_factory=dict)
     unchanged_in: str = ""
     changed_in: str = ""
-    hidden_in: dict[str, tuple[str, ...]] = {}
+    hidden_in: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
     def hides(self, family: str) -> tuple[str, ...]:
         """The ids of ``behind`` whose entries may concern the family; all, if it is its own."""
@@ -105,10 +97,6 @@ class Defect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if code and code in (self.unchanged_in, self.changed_in):
             return code == self.unchanged_in
         return bool(code) and self.in_release(versions[self.package])
-
-    def in_release(self, version: str) -> bool:
-        """Whether that release of the package has the defect."""
-        return SpecifierSet(self.versions).contains(version, prereleases=True)
 
     def is_about(self, engine: str, family: str, traits: Iterable[str] = ()) -> bool:
         """Whether the entry covers that family on that engine."""

@@ -1,11 +1,12 @@
-"""Reads a file of known defects that do not concern cases, but cache classes or functions."""
+"""The tables of a file of known defects: of cases, of cache classes or of functions."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -15,11 +16,10 @@ from conformance.core.user_files import read_toml, typed
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One known defect.
+    """What every entry about a defect has.
 
     Attributes:
-        id: its name.
-        says: a pattern that the finding's text must match.
+        id: its name; unique in the folder.
         where: file and line upstream.
         why: why it is wrong.
         package: the package that ``versions`` is about.
@@ -28,44 +28,100 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """
 
     id: str
-    says: str = ""
     where: str
     why: str
     package: str
     versions: str
     script: str
 
+    def in_release(self, version: str) -> bool:
+        """Whether that release of the package has the defect."""
+        return SpecifierSet(self.versions).contains(version, prereleases=True)
+
+
+class FindingEntry(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A known defect that does not concern cases, but is found by its text.
+
+    Attributes:
+        says: a pattern that the finding's text must match.
+    """
+
+    says: str = ""
+
     def active(self) -> bool:
         """Whether the installed release has it."""
         try:
-            installed = importlib.metadata.version(self.package)
+            return self.in_release(importlib.metadata.version(self.package))
         except importlib.metadata.PackageNotFoundError:
             return False
-        return SpecifierSet(self.versions).contains(installed, prereleases=True)
 
 
-T = TypeVar("T", bound=Entry)
+S = TypeVar("S", bound=msgspec.Struct)
+F = TypeVar("F", bound=FindingEntry)
 
 
-def read_entries(path: Path, kind: type[T]) -> tuple[T, ...]:
-    """All entries of the file, each written as ``[[defect]]``.
+def read_entries(path: Path, kind: type[F]) -> tuple[F, ...]:
+    """All entries of a file about other things than cases, each written as ``[[defect]]``.
 
     Raises:
         ExpectationError: the file is invalid; the message names the entry.
     """
-    tables = read_toml(path, ExpectationError).get("defect", [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise ExpectationError(f"{path}: field 'defect' must be written as [[defect]]")
-    found: list[T] = []
-    for number, table in enumerate(tables, start=1):
-        name = f"{path}: defect {table.get('id') or f'number {number}'!r}"
-        entry = typed(table, kind, name, ExpectationError)
-        try:
-            SpecifierSet(entry.versions)
-            re.compile(entry.says)
-        except (InvalidSpecifier, re.error) as error:
-            raise ExpectationError(f"{name}: {error}") from error
-        if any(entry.id == other.id for other in found):
-            raise ExpectationError(f"{name}: this id is used twice")
+    found = tables(path, read_toml(path, ExpectationError), "defect", kind, problem=_problem)
+    ids = [entry.id for entry in found]
+    if twice := [name for name in ids if ids.count(name) > 1]:
+        raise ExpectationError(f"{path}: defect {twice[0]!r}: this id is used twice")
+    return found
+
+
+def tables(
+    path: Path,
+    content: Mapping[str, Any],
+    name: str,
+    kind: type[S],
+    *,
+    problem: Callable[[S], str],
+    common: Mapping[str, Any] | None = None,
+) -> tuple[S, ...]:
+    """The entries of one kind.
+
+    Args:
+        path: the file, for messages.
+        content: what was read from it.
+        name: that of the tables.
+        kind: what each becomes.
+        problem: says what is wrong with an entry; empty if nothing.
+        common: the defaults of the file.
+
+    Raises:
+        ExpectationError: an entry is invalid; the message names it.
+    """
+    listed = content.get(name, [])
+    if not isinstance(listed, list) or not all(isinstance(table, dict) for table in listed):
+        raise ExpectationError(f"{path}: field {name!r} must be written as [[{name}]]")
+    found = []
+    for number, table in enumerate(listed, start=1):
+        where = f"{path}: {name} {table.get('id') or f'number {number}'!r}"
+        entry = typed({**(common or {}), **table}, kind, where, ExpectationError)
+        if wrong := problem(entry):
+            raise ExpectationError(f"{where}: {wrong}")
         found.append(entry)
     return tuple(found)
+
+
+def version_problem(entry: Entry) -> str:
+    """What is wrong with the entry's releases; empty if nothing."""
+    try:
+        SpecifierSet(entry.versions)
+    except InvalidSpecifier:
+        return (
+            f"field 'versions': {entry.versions!r} is not a specifier such as '>=0.32.0,<=0.32.2'"
+        )
+    return ""
+
+
+def _problem(entry: FindingEntry) -> str:
+    try:
+        re.compile(entry.says)
+    except re.error as error:
+        return f"field 'says': {error}"
+    return version_problem(entry)

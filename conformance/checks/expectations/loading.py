@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
 
 import msgspec
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from conformance.checks.expectations.entries import NUMERIC, STRAY, Defect, Refusal
+from conformance.checks.expectations.entry_tables import tables, version_problem
 from conformance.checks.expectations.rules import Expectations
 from conformance.checks.expectations.same_code import followed, recorded_functions
 from conformance.core.errors import ExpectationError
-from conformance.core.user_files import read_toml, typed
+from conformance.core.user_files import read_toml
 from conformance.core.verdict import Verdict
 
 # In a clone, a link to the top-level folder; in an installed package, a copy of it.
@@ -23,8 +22,6 @@ OWN = Path(__file__).parent / "known"
 _NO_DEFECT = frozenset({Verdict.EXACT, Verdict.TIE, Verdict.UNSUPPORTED, Verdict.VACUOUS})
 
 _NOT_OF_FILES = ("functions", "unchanged_in", "changed_in", "hidden_in")
-
-E = TypeVar("E", Defect, Refusal)
 
 
 def load_expectations(folder: Path | None = None, also: Sequence[Path] = ()) -> Expectations:
@@ -91,28 +88,11 @@ def _load_file(path: Path) -> Expectations:
         raise ExpectationError(
             f"{path}: field 'package' must name the package that the entries' 'versions' are about"
         )
+    common = {"engines": [path.stem], "package": content["package"]}
     return Expectations(
-        _entries(path, content, "defect", Defect, _defect_problem),
-        _entries(path, content, "unsupported", Refusal, _refusal_problem),
+        tables(path, content, "defect", Defect, problem=_defect_problem, common=common),
+        tables(path, content, "unsupported", Refusal, problem=_refusal_problem, common=common),
     )
-
-
-def _entries(
-    path: Path, content: dict[str, Any], kind: str, shape: type[E], problem: Callable[[E], str]
-) -> tuple[E, ...]:
-    """The entries of one kind, completed with the defaults of the file."""
-    tables = content.get(kind, [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise ExpectationError(f"{path}: field {kind!r} must be written as [[{kind}]]")
-    found = []
-    for number, table in enumerate(tables, start=1):
-        where = f"{path}: {kind} {table.get('id') or f'number {number}'!r}"
-        common = {"engines": [path.stem], "package": content["package"]}
-        entry = typed(common | table, shape, where, ExpectationError)
-        if wrong := problem(entry):
-            raise ExpectationError(f"{where}: {wrong}")
-        found.append(entry)
-    return tuple(found)
 
 
 def _defect_problem(entry: Defect) -> str:
@@ -131,13 +111,7 @@ def _defect_problem(entry: Defect) -> str:
     for scenario, names in entry.schedules.items():
         if scenario not in entry.verdicts or not names:
             return f"field 'schedules.{scenario}' is empty, or 'verdicts' lacks that scenario"
-    try:
-        SpecifierSet(entry.versions)
-    except InvalidSpecifier:
-        return (
-            f"field 'versions': {entry.versions!r} is not a specifier such as '>=0.32.0,<=0.32.2'"
-        )
-    return ""
+    return version_problem(entry)
 
 
 def _extra(entry: Defect) -> str:

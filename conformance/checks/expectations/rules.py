@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import msgspec
 
 from conformance.checks.expectations.entries import Defect, Refusal, has, matches
-from conformance.checks.expectations.known_findings import marked
 from conformance.core.missing_library import lacking
 from conformance.core.verdict import CaseResult, Finding, Verdict
 
@@ -38,11 +37,11 @@ class Expectations:
                 result,
                 expected=result.verdict.good or refusal is not None,
                 known=refusal.id if refusal else None,
-                evidence=marked(result, (), self._about(result)[1]),
+                evidence=_marked(result, (), self._about(result)[1]),
             )
         names = ", ".join(entry.id for entry in entries)
         problem = _problem(result, entries, refused=self._refused(result)) or self._behind(result)
-        evidence = marked(result, entries, self._about(result)[1])
+        evidence = _marked(result, entries, self._about(result)[1])
         if problem:
             evidence = (*evidence, Finding(result.verdict, CHECK, f"expectation {problem}"))
         return msgspec.structs.replace(result, expected=not problem, known=names, evidence=evidence)
@@ -122,6 +121,34 @@ class Expectations:
         return tuple(
             f"expectations: {entry}: {part}; correct or remove the entry" for entry, part in unmet
         )
+
+
+def _marked(
+    result: CaseResult, defects: Sequence[Defect], refusals: Sequence[Refusal]
+) -> tuple[Finding, ...]:
+    """The evidence; each finding that an entry allows has its id in ``known``.
+
+    Args:
+        defects: the entries that apply to the case.
+        refusals: entries about the family; which of them concern the case is looked up here.
+    """
+    refusing = [refusal for refusal in refusals if refusal.concerns(result)]
+
+    def known(finding: Finding) -> str:
+        if finding.verdict.good or finding.mended:
+            return ""
+        ids = [entry.id for entry in defects if _allows(entry, result, finding)]
+        if finding.verdict is Verdict.UNSUPPORTED:
+            ids += [refusal.id for refusal in refusing if refusal.words(finding)]
+        return ", ".join(ids)
+
+    return tuple(msgspec.structs.replace(f, known=known(f)) for f in result.evidence)
+
+
+def _allows(entry: Defect, result: CaseResult, finding: Finding) -> bool:
+    """A finding outside of all schedules concerns the case, whose verdict the entry may explain."""
+    claimed = not finding.schedule or entry.claims(result.scenario, finding.schedule)
+    return claimed and finding.verdict in entry.accepted(result)
 
 
 def _applicable(result: CaseResult, entries: list[Defect], *, refused: bool) -> list[Defect]:

@@ -38,12 +38,13 @@ Injection: TypeAlias = Callable[[Hits], Patch]
 
 @dataclass(frozen=True)
 class Fault:
-    """A historic defect that can be put in; the decorator ``fault`` makes one from a function.
+    """A defect that can be put in; the decorator ``fault`` makes one from a function.
 
     Attributes:
         name: its id, with the entry of the fault catalogue: ``A1.state-at-padded-end``.
         fault_class: one of the classes of the fault catalogue.
-        source: the pull request or issue with the historic defect.
+        source: the pull request, issue or release that had the defect, which is then historic; else
+            what the defect follows from.
         summary: what is wrong, in one sentence.
         engine: the engine that it applies to.
         needs: traits that a family must have for the defect to show, each a glob, with ``|``
@@ -51,7 +52,7 @@ class Fault:
         kills: scenarios of which at least one must catch it, the cheapest first; with a schedule,
             ``held/decoding``, if the scenario's other schedules cannot catch it.
         inject: a context manager, inside which the defect is put in; afterwards no trace is left.
-        crash: the historic defect was a crash, so that a crash kills it.
+        crash: the defect is a crash, so that a crash kills it.
         priced: results stay right; a worse figure of the run's cost kills it.
         where: globs, with ``|`` between, of the place that it breaks, as ``conformance explain``
             names places; empty if it has no place, for example a fault of costs.

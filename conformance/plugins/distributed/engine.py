@@ -18,11 +18,10 @@ from conformance.core.first_signals import at_exit
 from conformance.core.origin import Origin
 from conformance.core.schedule import Stage
 from conformance.core.trace import CachedLayer, Claim, ProbeResult, StepOutput
-from conformance.plugins.distributed.checkpoint import write
 from conformance.plugins.distributed.group import Group
 from conformance.plugins.distributed.messages import Call, Reply, State
 from conformance.plugins.distributed.thirds import in_thirds
-from conformance.plugins.distributed.ways import PIPELINE, TENSOR
+from conformance.plugins.distributed.ways import PIPELINE, TENSOR, write
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 
 

@@ -17,8 +17,8 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Stage
 from conformance.core.trace import Claim, FinishReason, StepOutput, TokenEvent
 from conformance.plugins.mlx_lm import compat
-from conformance.plugins.mlx_lm.counting import counted
-from conformance.plugins.mlx_lm.legacy.accepted import accepted
+from conformance.plugins.mlx_lm.claims import counted
+from conformance.plugins.mlx_lm.legacy import accepted
 
 # Results that later releases can return, by the argument that asks for them.
 _RESULTS = {

@@ -21,8 +21,8 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.schedule import Stage
 from conformance.core.token_choice import Processor
-from conformance.plugins.mlx_lm.legacy import renamed
-from conformance.plugins.mlx_lm.legacy.whole_prompt_generator import WholePromptGenerator
+from conformance.plugins.mlx_lm import legacy
+from conformance.plugins.mlx_lm.legacy import WholePromptGenerator
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 
 
@@ -93,7 +93,7 @@ def stop_argument(stops: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any
         make = importlib.import_module("mlx_lm.generate").StopSequences
         return {"stop_sequences": [make(list(map(_plain, stop))) for stop in stops]}
     if "state_machines" in taken:
-        return renamed.state_machines(stops)
+        return legacy.state_machines(stops)
     raise Unsupported(
         "this mlx-lm's BatchGenerator does not support stop sequences of a request's own"
     )
@@ -107,7 +107,7 @@ def _plain(sequence: tuple[int, ...]) -> list[int] | int:
 def prompt_caches() -> Any:
     """The class in which the server keeps the caches of earlier prompts."""
     cache = importlib.import_module("mlx_lm.models.cache")
-    return getattr(cache, "LRUPromptCache", None) or renamed.prompt_cache_class()
+    return getattr(cache, "LRUPromptCache", None) or legacy.prompt_cache_class()
 
 
 def reloaded(caches: Any) -> Any:

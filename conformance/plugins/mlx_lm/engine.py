@@ -26,8 +26,7 @@ from conformance.core.trace import (
     TokenEvent,
 )
 from conformance.plugins.mlx_lm import compat
-from conformance.plugins.mlx_lm.claims import Claims
-from conformance.plugins.mlx_lm.counting import Counting
+from conformance.plugins.mlx_lm.claims import Claims, Counting
 from conformance.plugins.mlx_lm.prefix_caching import PrefixCache, Start
 from conformance.plugins.mlx_lm.probes import PROBES, probe
 from conformance.plugins.mlx_lm.sampling import make_sampler

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,11 +10,8 @@ import numpy as np
 from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import make_prompt_cache
 
-from conformance.backend.calibration import improve
 from conformance.backend.description import cache_kinds, rope_kind, state_kinds
-from conformance.backend.device import device_name, package_versions
 from conformance.backend.fingerprint import fingerprint
-from conformance.backend.memory import churn
 from conformance.backend.metering import attach_meter
 from conformance.backend.perturbation import perturbed
 from conformance.backend.sampling import ForcedSampler
@@ -24,26 +20,26 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ModelError
 from conformance.core.family import Family
 from conformance.core.forward_calls import ForwardCall
-from conformance.core.library import Coverage, Description, Library, Solo
+from conformance.core.library import Description, Solo
 from conformance.core.model_outline import Outline
 from conformance.core.schedule import Request
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import Stream
-from conformance.plugins.mlx_lm import checkpoints, compat, inventory, loading, quantization
+from conformance.plugins.installed_library import InstalledLibrary
+from conformance.plugins.mlx_lm import compat, loading, quantization
 from conformance.plugins.mlx_lm.code_traits import code_traits
-from conformance.plugins.mlx_lm.legacy.uncached import uncached
+from conformance.plugins.mlx_lm.legacy import uncached
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 
 
-class MlxLm(Library):
+class MlxLm(InstalledLibrary):
     """The installed mlx-lm. Its models are plain ``nn.Module`` objects."""
 
     name: ClassVar[str] = "mlx_lm"
     package: ClassVar[str] = "mlx_lm"
 
-    def coverage(self) -> Coverage:
-        """See ``Library.coverage``."""
-        return inventory.coverage()
+    lazy = staticmethod(loading.lazy)
+    tokenizer = staticmethod(loading.tokenizer)
 
     def load(self, family: Family, *, dtype: str, seed: int) -> Any:
         """See ``Library.load``."""
@@ -65,20 +61,6 @@ class MlxLm(Library):
     def code_traits(self, model: Any) -> frozenset[str]:
         """See ``Library.code_traits``."""
         return code_traits(model)
-
-    def check(self, folder: Path, *, trusted: bool = False) -> None:
-        """See ``Library.check``."""
-        checkpoints.check(folder, trusted=trusted)
-
-    def not_finite(self, folder: Path, *, trusted: bool = False) -> str | None:
-        """See ``Library.not_finite``."""
-        return checkpoints.not_finite(folder, trusted=trusted)
-
-    def tokenize(
-        self, folder: Path, texts: Sequence[str], *, trusted: bool = False
-    ) -> tuple[tuple[int, ...], ...]:
-        """See ``Library.tokenize``."""
-        return checkpoints.tokenize(folder, texts, trusted=trusted)
 
     def outline(self, family: Family) -> Outline:
         """See ``Library.outline``."""
@@ -177,25 +159,9 @@ class MlxLm(Library):
         mx.eval(model(mx.array([[1, 2]]), cache=used))
         return quantization.head_sizes(used)
 
-    def churn(self) -> None:
-        """See ``Library.churn``."""
-        churn()
-
-    def versions(self) -> dict[str, str]:
-        """See ``Library.versions``."""
-        return package_versions("mlx", "mlx-lm", "transformers", "numpy")
-
-    def device(self) -> str:
-        """See ``Library.device``."""
-        return device_name()
-
     def sensitivity(self, family: Family, *, dtype: str, seed: int) -> Sensitivity:
         """See ``Library.sensitivity``."""
         return measure(loading.load(family, dtype=dtype, seed=seed))
-
-    def calibrate(self, family: Family) -> bool:
-        """See ``Library.calibrate``."""
-        return improve(family, lambda f: self.sensitivity(f, dtype="float32", seed=0))
 
 
 def _cache(model: Any, request: Request, options: EngineOptions) -> list[Any]:

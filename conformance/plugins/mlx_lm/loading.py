@@ -7,13 +7,17 @@ weights that are already in the library's format would yield a different model t
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import importlib.util
 import json
 import shutil
-import tempfile
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 import mlx.core as mx
@@ -21,12 +25,12 @@ from mlx.nn.layers.base import Module
 from mlx_lm import utils
 from mlx_lm.models.cache import make_prompt_cache
 
+from conformance.backend.casting import cast
 from conformance.backend.checkpoint import draw, library_errors, verify
 from conformance.backend.half_products import multiply_experts_in_half_precision
 from conformance.backend.outline import outline
 from conformance.core.family import Family
 from conformance.core.model_outline import Outline
-from conformance.plugins.mlx_lm import checkpoints, probed_packages
 
 
 @dataclass(frozen=True)
@@ -62,30 +66,33 @@ def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedMode
     """
     multiply_experts_in_half_precision()
     if family.checkpoint is not None:
-        model = checkpoints.load(family, family.checkpoint, dtype=dtype)
-        return LoadedModel(model=model, family=family, dtype=dtype, seed=seed)
-    folder = Path(tempfile.mkdtemp(prefix="conformance-"))
-    try:
-        written = _write(family, folder, dtype=dtype, seed=seed)
-        options: dict[str, Any] = {"trust_remote_code": True} if family.facts.model_file else {}
         with library_errors(family, "loading"):
-            model, _ = utils.load_model(folder, strict=True, **options)
+            model = lazy(Path(family.checkpoint.folder), trusted=family.checkpoint.trusted)
+            cast(model, dtype)
             mx.eval(model.parameters())
-        verify(family, model, written)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        with TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            written = write_checkpoint(family, folder, dtype=dtype, seed=seed)
+            options: dict[str, Any] = {"trust_remote_code": True} if family.facts.model_file else {}
+            with library_errors(family, "loading"):
+                model, _ = utils.load_model(folder, strict=True, **options)
+                mx.eval(model.parameters())
+            verify(family, model, written)
     model.eval()
     return LoadedModel(model=model, family=family, dtype=dtype, seed=seed)
 
 
-def write_checkpoint(family: Family, folder: Path, *, dtype: str, seed: int) -> None:
-    """Write ``config.json`` and ``model.safetensors``, in the library's own format, to a folder.
+def lazy(folder: Path, *, trusted: bool) -> Any:
+    """See ``InstalledLibrary.lazy``."""
+    model, _ = utils.load_model(folder, lazy=True, strict=True, trust_remote_code=trusted)
+    return model
 
-    Raises:
-        Unsupported: the installed library has no such model, or says that it cannot build it.
-        ModelError: the library failed to build the model.
-    """
-    _write(family, folder, dtype=dtype, seed=seed)
+
+def tokenizer(folder: Path, *, trusted: bool) -> Any:
+    """See ``InstalledLibrary.tokenizer``."""
+    # Without this argument, transformers asks on the terminal whether to run the folder's code.
+    return utils.load_tokenizer(folder, {"trust_remote_code": trusted})
 
 
 def outlined(family: Family) -> Outline:
@@ -104,7 +111,13 @@ def outlined(family: Family) -> Outline:
         return outline(model, module=module, caches=make_prompt_cache(model))
 
 
-def _write(family: Family, folder: Path, *, dtype: str, seed: int) -> dict[str, mx.array]:
+def write_checkpoint(family: Family, folder: Path, *, dtype: str, seed: int) -> dict[str, mx.array]:
+    """Write config and weights, in the library's own format, to a folder; returns the weights.
+
+    Raises:
+        Unsupported: the installed library has no such model, or says that it cannot build it.
+        ModelError: the library failed to build the model.
+    """
     config = dict(family.config)
     if family.facts.model_file:
         source = Path(family.path).parent / family.facts.model_file
@@ -128,8 +141,31 @@ def _skeleton(config: dict[str, Any], folder: Path) -> Module:
         spec.loader.exec_module(module)
         model_class, args_class = module.Model, module.ModelArgs
     else:
-        with probed_packages.found(str(config.get("model_type"))):
+        with found(str(config.get("model_type"))):
             model_class, args_class = utils._get_classes(config=dict(config))
     # A deep copy, because some ``from_dict`` methods write into their argument.
     model: Module = model_class(args_class.from_dict(json.loads(json.dumps(config))))
     return model
+
+
+# By the model's module.
+_LOOKED_FOR = {"olmo": "hf_olmo"}
+
+
+@contextlib.contextmanager
+def found(model_type: str) -> Iterator[None]:
+    """Import the model's module while an empty module replaces the package that it looks for.
+
+    Outside of the block the package is missing as before; an installed package is left alone. A
+    model that used anything of the empty module would fail.
+    """
+    package = _LOOKED_FOR.get(model_type)
+    if package is None or importlib.util.find_spec(package) is not None:
+        yield
+        return
+    sys.modules[package] = ModuleType(package)
+    try:
+        importlib.import_module(f"mlx_lm.models.{model_type}")
+        yield
+    finally:
+        del sys.modules[package]

@@ -23,8 +23,8 @@ from conformance.core.engine_options import EngineOptions, KvQuant
 from conformance.core.errors import Unsupported
 from conformance.core.library_source import older
 from conformance.core.schedule import Stage
-from conformance.plugins.mlx_vlm.legacy import processors
-from conformance.plugins.mlx_vlm.legacy.whole_prompt_generator import WholePromptGenerator
+from conformance.plugins.mlx_vlm import legacy
+from conformance.plugins.mlx_vlm.legacy import WholePromptGenerator
 
 
 def generation() -> ModuleType:
@@ -57,7 +57,7 @@ def processor_maker() -> Any:
     own = part("sample_utils")
     if hasattr(own, "make_logits_processors"):
         return own.make_logits_processors
-    return processors.logits_processor_maker()
+    return legacy.logits_processor_maker()
 
 
 def sampler_of(arguments: Mapping[str, float | int]) -> Any:

@@ -7,10 +7,9 @@ is known which drafts are accepted, and the output of the model must stay the sa
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import mlx.core as mx
@@ -46,18 +45,15 @@ def _load(loaded: LoadedModel, kind: str) -> LoadedModel:
     target = loaded.family
     facts = Facts(library=target.facts.library, seed=target.facts.seed)
     family = Family(f"{target.name}, drafter {kind}", facts, target.facts.drafters[kind])
-    folder = Path(tempfile.mkdtemp(prefix="conformance-"))
-    try:
-        written = write_checkpoint(family, folder, dtype=loaded.dtype, seed=loaded.seed)
+    with TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True) as folder:
+        written = write_checkpoint(family, Path(folder), dtype=loaded.dtype, seed=loaded.seed)
         with library_errors(family, "loading"):
-            model, resolved = library.load_drafter(str(folder), kind=kind)
+            model, resolved = library.load_drafter(folder, kind=kind)
             library.validate_drafter_compatibility(loaded.model, model, resolved)
             mx.eval(model.parameters())
         if resolved != kind:
             raise ModelError(f"{family.name}: the library takes it for one of kind {resolved}")
         verify(family, model, written)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     model.eval()
     return LoadedModel(model, None, family, dtype=loaded.dtype, seed=loaded.seed)
 

@@ -24,7 +24,7 @@ from conformance.plugins.mlx_vlm import compat, prefix_caching, quantization
 from conformance.plugins.mlx_vlm.counting import Counting
 from conformance.plugins.mlx_vlm.drafters import DraftEditor, drafter_of
 from conformance.plugins.mlx_vlm.inputs import embed, inputs_of
-from conformance.plugins.mlx_vlm.legacy.batch_embedding import embed_together
+from conformance.plugins.mlx_vlm.legacy import embed_together
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.pool_recording import PoolRecording
 from conformance.plugins.mlx_vlm.probes import PROBES, probe

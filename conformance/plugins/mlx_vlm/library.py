@@ -9,37 +9,34 @@ from typing import Any, ClassVar
 
 import mlx.core as mx
 import numpy as np
+from mlx_vlm import utils
 from mlx_vlm.models.cache import make_prompt_cache
 
-from conformance.backend.calibration import improve
 from conformance.backend.description import cache_kinds, rope_kind, state_kinds
-from conformance.backend.device import device_name, package_versions
 from conformance.backend.fingerprint import fingerprint
-from conformance.backend.memory import churn
 from conformance.backend.metering import attach_meter
 from conformance.backend.perturbation import perturbed, perturbed_outside
 from conformance.backend.sampling import ForcedSampler
 from conformance.core.engine_options import EngineOptions
+from conformance.core.errors import Unsupported
 from conformance.core.family import Family
 from conformance.core.forward_calls import ForwardCall
-from conformance.core.library import Coverage, Description, Library, Solo
+from conformance.core.library import Description, Solo
 from conformance.core.model_outline import Outline
 from conformance.core.schedule import Media, Request
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import Stream
+from conformance.plugins.installed_library import InstalledLibrary
 from conformance.plugins.mlx_vlm import (
-    checkpoints,
     compat,
     inputs,
-    inventory,
     loading,
     media_sensitivity,
     quantization,
 )
 from conformance.plugins.mlx_vlm.code_traits import code_traits
-from conformance.plugins.mlx_vlm.inputs import in_numpy, inputs_of
+from conformance.plugins.mlx_vlm.inputs import in_numpy, inputs_of, plain_request, text_model
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.plugins.mlx_vlm.required_media import plain_request, text_model
 from conformance.plugins.mlx_vlm.sampling import make_sampler
 from conformance.plugins.mlx_vlm.single_stream import (
     cache_of,
@@ -48,6 +45,7 @@ from conformance.plugins.mlx_vlm.single_stream import (
     one_pass,
     text_only,
 )
+from conformance.tools.checkpoints.folder import look
 
 # Arguments that hold the type of each token of a prompt: 0 for text.
 _TOKEN_TYPES = frozenset({"mm_token_type_ids", "token_type_ids"})
@@ -55,16 +53,28 @@ _TOKEN_TYPES = frozenset({"mm_token_type_ids", "token_type_ids"})
 _ATTENDED = frozenset({"cross_attention_mask"})
 
 
-class MlxVlm(Library):
+class MlxVlm(InstalledLibrary):
     """The installed mlx-vlm. Its models are ``LoadedModel`` objects, reset before each run."""
 
     name: ClassVar[str] = "mlx_vlm"
     package: ClassVar[str] = "mlx_vlm"
     schemes: ClassVar[tuple[str, ...]] = ("uniform", "turboquant")
 
-    def coverage(self) -> Coverage:
-        """See ``Library.coverage``."""
-        return inventory.coverage()
+    lazy = staticmethod(loading.lazy)
+    tokenizer = staticmethod(loading.tokenizer)
+
+    def check(self, folder: Path, *, trusted: bool = False) -> None:
+        """See ``Library.check``; a file that the library opens for writing is refused.
+
+        Source: ``mlx_vlm.utils._load_safetensors``.
+        """
+        for tensor in look(folder).tensors.values():
+            if tensor.dtype in getattr(utils, "SAFETENSORS_DTYPE_FALLBACKS", ()):
+                raise Unsupported(
+                    f"{tensor.file} holds {tensor.dtype}, and mlx-vlm rewrites the header of such "
+                    "a file while it loads it; convert the checkpoint first"
+                )
+        super().check(folder, trusted=trusted)
 
     def load(self, family: Family, *, dtype: str, seed: int) -> Any:
         """See ``Library.load``."""
@@ -87,20 +97,6 @@ class MlxVlm(Library):
     def code_traits(self, model: LoadedModel) -> frozenset[str]:
         """See ``Library.code_traits``."""
         return code_traits(model)
-
-    def check(self, folder: Path, *, trusted: bool = False) -> None:
-        """See ``Library.check``."""
-        checkpoints.check(folder, trusted=trusted)
-
-    def not_finite(self, folder: Path, *, trusted: bool = False) -> str | None:
-        """See ``Library.not_finite``."""
-        return checkpoints.not_finite(folder, trusted=trusted)
-
-    def tokenize(
-        self, folder: Path, texts: Sequence[str], *, trusted: bool = False
-    ) -> tuple[tuple[int, ...], ...]:
-        """See ``Library.tokenize``."""
-        return checkpoints.tokenize(folder, texts, trusted=trusted)
 
     def outline(self, family: Family) -> Outline:
         """See ``Library.outline``."""
@@ -224,10 +220,6 @@ class MlxVlm(Library):
         """See ``Library.sensitivity``; each kind of media has signals of its own."""
         return media_sensitivity.measure(loading.load(family, dtype=dtype, seed=seed))
 
-    def calibrate(self, family: Family) -> bool:
-        """See ``Library.calibrate``."""
-        return improve(family, lambda f: self.sensitivity(f, dtype="float32", seed=0))
-
     def fingerprint(self, model: LoadedModel) -> str:
         """See ``Library.fingerprint``."""
         return fingerprint(model.fresh().model)
@@ -262,15 +254,3 @@ class MlxVlm(Library):
             **compat.kv_arguments(options.kv),
         )
         return stream.logprobs
-
-    def churn(self) -> None:
-        """See ``Library.churn``."""
-        churn()
-
-    def versions(self) -> dict[str, str]:
-        """See ``Library.versions``."""
-        return package_versions("mlx", "mlx-vlm", "transformers", "numpy")
-
-    def device(self) -> str:
-        """See ``Library.device``."""
-        return device_name()

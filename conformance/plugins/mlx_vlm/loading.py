@@ -5,23 +5,24 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-import tempfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import mlx.core as mx
 from mlx.nn.layers.base import Module
 from mlx_vlm import utils
 from mlx_vlm.models.cache import make_prompt_cache
+from transformers import AutoTokenizer
 
+from conformance.backend.casting import cast
 from conformance.backend.checkpoint import draw, library_errors, verify
 from conformance.backend.half_products import multiply_experts_in_half_precision
 from conformance.backend.outline import outline
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
 from conformance.core.model_outline import Outline
-from conformance.plugins.mlx_vlm import checkpoints, compat
-from conformance.plugins.mlx_vlm.legacy import processors
+from conformance.plugins.mlx_vlm import compat, legacy
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.processor_files import write_processor
 
@@ -41,19 +42,37 @@ def load(family: Family, *, dtype: str = "float32", seed: int = 0) -> LoadedMode
     """
     multiply_experts_in_half_precision()
     if family.checkpoint is not None:
-        model, processor = checkpoints.load(family, family.checkpoint, dtype=dtype)
-        return LoadedModel(model, processor, family, dtype=dtype, seed=seed)
-    folder = Path(tempfile.mkdtemp(prefix="conformance-"))
-    try:
-        written = write_checkpoint(family, folder, dtype=dtype, seed=seed)
         with library_errors(family, "loading"):
-            model, processor = _loaded(family, folder)
+            # Without this argument, some of the library's processors run the folder's code.
+            model, processor = utils.load(
+                family.checkpoint.folder,
+                lazy=True,
+                strict=True,
+                trust_remote_code=family.checkpoint.trusted,
+            )
+            cast(model, dtype)
             mx.eval(model.parameters())
-        verify(family, model, written)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        with TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            written = write_checkpoint(family, folder, dtype=dtype, seed=seed)
+            with library_errors(family, "loading"):
+                model, processor = _loaded(family, folder)
+                mx.eval(model.parameters())
+            verify(family, model, written)
     model.eval()
     return LoadedModel(model, processor, family, dtype=dtype, seed=seed)
+
+
+def lazy(folder: Path, *, trusted: bool) -> Any:
+    """See ``InstalledLibrary.lazy``."""
+    return utils.load_model(folder, lazy=True, strict=True, trust_remote_code=trusted)
+
+
+def tokenizer(folder: Path, *, trusted: bool) -> Any:
+    """See ``InstalledLibrary.tokenizer``."""
+    made: Any = AutoTokenizer
+    return made.from_pretrained(folder, trust_remote_code=trusted)
 
 
 def _loaded(family: Family, folder: Path) -> tuple[Any, Any]:
@@ -62,7 +81,7 @@ def _loaded(family: Family, folder: Path) -> tuple[Any, Any]:
         try:
             made: tuple[Any, Any] = utils.load(str(folder), strict=True)
         except ValueError as error:
-            missing = processors.missing(error) if compat.embeds_together() else None
+            missing = legacy.missing(error) if compat.embeds_together() else None
             if missing is None:
                 raise
             raise Unsupported(f"its processor is not supported without {missing}") from error

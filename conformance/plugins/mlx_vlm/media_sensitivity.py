@@ -13,9 +13,8 @@ from conformance.backend import sensitivity_measure as text_signals
 from conformance.backend.checkpoint import library_errors
 from conformance.core.schedule import Media, Request
 from conformance.core.sensitivity import Sensitivity, Signal, change
-from conformance.plugins.mlx_vlm.inputs import Part, compose, embed, inputs_of
+from conformance.plugins.mlx_vlm.inputs import Part, compose, embed, inputs_of, text_model
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.plugins.mlx_vlm.required_media import text_model
 
 _STEPS = 6
 _BEFORE, _AFTER = 3, 5

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # ruff: noqa: PLC0415
 
+FAMILIES = Path(__file__).parent / "families"
+
 
 @hookimpl
 def conformance_engine_names() -> list[str]:
@@ -36,7 +38,7 @@ def conformance_families() -> list[Family]:
     """The family files of this folder."""
     from conformance.core.family import load_families
 
-    return list(load_families(Path(__file__).parent / "families"))
+    return list(load_families(FAMILIES))
 
 
 @hookimpl

@@ -10,9 +10,8 @@ import mlx.core as mx
 from conformance.core.invalid_call import watched
 from conformance.core.trace import ProbeResult
 from conformance.plugins.mlx_vlm import compat
-from conformance.plugins.mlx_vlm.inputs import embed, inputs_of
+from conformance.plugins.mlx_vlm.inputs import embed, inputs_of, plain_request
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.plugins.mlx_vlm.required_media import plain_request
 
 _UNKNOWN_UID = 1_000_003
 

@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Container, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,8 @@ import httpx2
 import openai
 
 from conformance.core.http_clients import async_client
+from conformance.core.schedule import Request
+from conformance.core.trace import FinishReason
 
 # The longest time for a single answer, including its wait for other requests.
 ANSWER_SECONDS = 300.0
@@ -298,3 +300,57 @@ def described(error: Exception) -> str:
         return f"HTTP {error.status_code}: {error.response.text[:_LONGEST] or 'no message'}"
     cause = error.__cause__ or error
     return f"{type(cause).__name__}: {cause}".rstrip(": ")
+
+
+Tokens = list[tuple[int, float | None]]
+"""The tokens of an answer, with the logprob that the server reports for each."""
+
+
+_CALLED = "tool_calls"
+
+
+class ServerFailedError(RuntimeError):
+    """A server refused a valid request, or broke off its answer."""
+
+
+def reason_of(answer: Answer) -> FinishReason | None:
+    """The finish reason of the answer; ``None`` if it is none that is known."""
+    if answer.reason == _CALLED:  # it ended as it would have without the call
+        return FinishReason.LENGTH
+    return next((reason for reason in FinishReason if reason == answer.reason), None)
+
+
+def stopped_at(request: Request) -> tuple[int, ...]:
+    """The stop sequence, which the answer leaves out; empty if there are several."""
+    return request.stop[0] if len(request.stop) == 1 else ()
+
+
+class Incoming:
+    """Reads the queue of events, and keeps events that are not wanted yet."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self._waiting: list[Came] = []
+
+    def next(self, wanted: Container[str], seconds: float) -> Came | None:
+        """The next event of a wanted request; ``None`` if there is none within ``seconds``."""
+        if self._waiting:
+            return self._waiting.pop(0)
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            try:
+                came = self._asking.came.get(timeout=left)
+            except queue.Empty:
+                return None
+            if came.name in wanted:
+                return came
+        return None
+
+    def drain(self, wanted: Container[str]) -> None:
+        """Keep only the events of wanted requests, after a removal."""
+        while True:
+            try:
+                self._waiting.append(self._asking.came.get_nowait())
+            except queue.Empty:
+                break
+        self._waiting = [came for came in self._waiting if came.name in wanted]

@@ -10,7 +10,7 @@ from conformance.core.schedule import Asked, Request
 from conformance.core.trace import Claim, FinishReason
 from conformance.plugins.servers.asking import Answer, Came, PartKind
 from conformance.plugins.servers.fields import fits_schema
-from conformance.plugins.servers.special_words import MARKERS, tokens_of, whole_text
+from conformance.plugins.servers.words import MARKERS, joined_tokens, whole_text
 from conformance.scenarios.served_clients import JOINED, RUNNING
 
 # A server that keeps working for a client that left makes the next client wait for the whole
@@ -217,7 +217,7 @@ def about_parts(
         yield Claim("the parts of an answer", f"{left[0]} among them", "none", holds=False)
         return
     try:
-        found = tokens_of(whole_text(answer.parts, MARKERS), words)
+        found = joined_tokens(whole_text(answer.parts, MARKERS), words)
     except ValueError as error:
         yield Claim("the parts of an answer", str(error), "its tokens", holds=False)
         return

@@ -1,4 +1,4 @@
-"""Fields of a request's body: messages, a schema for the answer, a tool."""
+"""A request as a question to a server: messages, a schema for the answer, a tool."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from conformance.core.schedule import Request
+from conformance.plugins.servers.asking import Question
 
 _VALUES = (1, 2)
 _SCHEMA = {
@@ -24,6 +25,42 @@ _TOOL = {
         "parameters": {"type": "object", "properties": {}},
     },
 }
+
+
+def question(
+    request: Request,
+    model: str,
+    text: Callable[[Sequence[int]], str],
+    *,
+    streamed: bool,
+    **more: object,
+) -> Question:
+    """The question for a request.
+
+    Args:
+        model: the server's name for the model.
+        text: gives the text of tokens.
+        more: further fields, such as those for logprobs.
+    """
+    asked = request.asked
+    chat = asked is None or asked.chat
+    body: dict[str, Any] = {
+        "model": model,
+        "input": messages(request, text) if chat else text(request.prompt),
+        "max_tokens": request.max_tokens,
+        "temperature": 0.0,
+        "stream": streamed,
+        **more,
+    }
+    if streamed:
+        body["stream_options"] = {"include_usage": True}
+    if request.stop:
+        body["stop"] = [text(sequence) for sequence in request.stop]
+    if request.sampler is not None:
+        body |= request.sampler.args
+    body |= further(request)
+    unread = asked is not None and asked.unread
+    return Question(request.request_id, body, chat=chat, unread=unread)
 
 
 def messages(request: Request, text: Callable[[Sequence[int]], str]) -> list[dict[str, Any]]:

@@ -7,25 +7,138 @@ token is a text. The effect of rounding on logprobs cannot be measured; the usua
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any, ClassVar
 
+import httpx2
 import numpy as np
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.errors import ModelError
+from conformance.core.errors import ModelError, Unsupported
 from conformance.core.family import Facts, Family
 from conformance.core.forward_calls import ForwardCall
+from conformance.core.http_clients import RefusedAnswerError, get
 from conformance.core.library import Coverage, Library, Solo
-from conformance.core.named_server import named
+from conformance.core.named_server import NamedServer, named
 from conformance.core.schedule import Asked, Request
 from conformance.core.trace import FinishReason, Stream
-from conformance.plugins.servers.answers import Tokens
-from conformance.plugins.servers.asking import Answer, Asking, Question
-from conformance.plugins.servers.english import WORDS
-from conformance.plugins.servers.remote import END, VOCABULARY, Remote, models
+from conformance.plugins.servers.asking import Answer, Asking, Question, Tokens
+from conformance.plugins.servers.fields import question
 from conformance.plugins.servers.served_engine import SERVED, ServedEngine
+
+WORDS = tuple(
+    """
+    the of and to in is it you that he was for on are with as his they be at one have this from
+    or had by hot but some what there we can out other were all your when up use word how said
+    an each she which do their time if will way about many then them would write like so these
+    her long make thing see him two has look more day could go come did my sound no most number
+    who over know water than call first people may down side been now find any new work part
+    take get place made live where after back little only round man year came show every good me
+    give our under name very through just form much great think say help low line before turn
+    cause same mean differ move right boy old too does set three want air well also play small
+    end put home read hand port large spell add even land here must big high such follow act why
+    ask men change went light kind off need house picture try us again animal point mother world
+    near build self earth father head stand own page should country found answer school grow
+    study still learn plant cover food sun four between state keep eye never last let thought
+    city tree cross farm hard start might story saw far sea draw left late run while press close
+    """.split()  # noqa: SIM905 - readable in rows
+)
+"""Common words for prompts to a server with an unknown vocabulary."""
+
+
+VOCABULARY = 8192
+"""The most different texts of tokens in a run."""
+END = VOCABULARY - 1
+"""Replaces each missing token of an answer that ended before its limit."""
+_TOP = 5
+_SECONDS = 120.0
+_LONGEST = 300  # characters of a server's names
+
+
+@dataclass
+class Remote:
+    """The server, the known texts of tokens, the number of requests made, and the answers."""
+
+    server: NamedServer
+    model: str
+    dtype: str
+    texts: dict[str, int] = field(default_factory=lambda: {w: i for i, w in enumerate(WORDS)})
+    made: int = 0
+    tables: dict[Any, Any] = field(default_factory=dict)
+
+    def token(self, text: str) -> int:
+        """The number of a token's text.
+
+        Raises:
+            Unsupported: there are too many texts.
+        """
+        found = self.texts.setdefault(text, len(self.texts))
+        if found >= END:
+            raise Unsupported(f"the server's answers have more than {END} different tokens")
+        return found
+
+    def model_name(self, other: int = 0) -> str:
+        """The server's name for its model, or for another of its models.
+
+        Raises:
+            Unsupported: the server has no other model.
+        """
+        if not other:
+            return self.model
+        others = [name for name in models(self.server.url) if name != self.model]
+        if len(others) < other:
+            raise Unsupported(f"/v1/models names no model beside {self.model}: not supported")
+        return others[other - 1]
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """The text of these tokens."""
+        words = list(self.texts)
+        return " ".join(words[token] for token in tokens)
+
+    def question(self, request: Request, *, streamed: bool) -> Question:
+        """The request as text.
+
+        Raises:
+            Unsupported: the user's limit of requests is reached.
+        """
+        self.made += 1
+        if self.server.most is not None and self.made > self.server.most:
+            raise Unsupported(f"more than {self.server.most:,} requests (--requests)")
+        name = self.model_name(request.asked.other if request.asked is not None else 0)
+        made = question(
+            request, name, self.text, streamed=streamed, logprobs=True, top_logprobs=_TOP
+        )
+        return replace(made, unread=False)  # its client reads every answer
+
+    def tokens(self, answer: Answer) -> Tokens:
+        """The answer's words, with logprobs if the words are its tokens."""
+        words = answer.text.split()
+        said = [entry.get("logprob") for entry in answer.entries]
+        known = said if len(said) == len(words) else [None] * len(words)
+        return [(self.token(word), logprob) for word, logprob in zip(words, known, strict=True)]
+
+
+def models(url: str) -> list[str]:
+    """The names of all models that the server has; at least one."""
+    try:
+        found = get(f"{url}/v1/models", _SECONDS)
+        if found.is_redirect:
+            place = found.headers.get("location", "")[:_LONGEST]
+            raise ModelError(f"{url}/v1/models leads to {place}, and redirects are not followed")
+        found.raise_for_status()
+        names = [str(model["id"]) for model in found.json()["data"]]
+        return [names[0], *names[1:]]
+    except (RefusedAnswerError, httpx2.HTTPStatusError) as error:
+        raise ModelError(f"{url}/v1/models: {error}") from error
+    except httpx2.HTTPError as error:
+        raise ModelError(f"{url}/v1/models: no server answers there: {error}") from error
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise ModelError(
+            f"{url}/v1/models names no model ({type(error).__name__}); --model does"
+        ) from error
+
 
 FAMILY = "served"
 _SECONDS = 120.0

@@ -19,13 +19,17 @@ from conformance.core.schedule import Request
 from conformance.core.trace import Claim, StepOutput
 from conformance.plugins.servers import planting
 from conformance.plugins.servers.asking import Question
-from conformance.plugins.servers.counting import Steps
-from conformance.plugins.servers.fields import further, messages
-from conformance.plugins.servers.pool import Pool
-from conformance.plugins.servers.process import ManagedServer, last_line, last_traceback, start
+from conformance.plugins.servers.fields import question
+from conformance.plugins.servers.planting import Steps
+from conformance.plugins.servers.process import (
+    ManagedServer,
+    Pool,
+    last_line,
+    last_traceback,
+    start,
+)
 from conformance.plugins.servers.served_engine import ServedEngine
-from conformance.plugins.servers.special_words import rename
-from conformance.plugins.servers.words import text_of
+from conformance.plugins.servers.words import rename, text_of
 
 # Requests name models that the server must not load from elsewhere.
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
@@ -173,24 +177,9 @@ class ManagedEngine(ServedEngine):
     def question(self, request: Request, *, streamed: bool) -> Question:
         """See ``ServedEngine.question``: the prompt's words, and all logprobs the server has."""
         asked = request.asked
-        chat = asked is None or asked.chat
-        body: dict[str, Any] = {
-            "model": self.model_name(asked.other if asked is not None else 0),
-            "input": messages(request, self.text) if chat else self.text(request.prompt),
-            "max_tokens": request.max_tokens,
-            "temperature": 0.0,
-            "stream": streamed,
-            "logprobs": True if chat else self.completion_logprobs,
-        }
-        if streamed:
-            body["stream_options"] = {"include_usage": True}
-        if request.stop:
-            body["stop"] = [self.text(sequence) for sequence in request.stop]
-        if request.sampler is not None:
-            body |= request.sampler.args
-        body |= further(request)
-        unread = asked is not None and asked.unread
-        return Question(request.request_id, body, chat=chat, unread=unread)
+        name = self.model_name(asked.other if asked is not None else 0)
+        logprobs = True if asked is None or asked.chat else self.completion_logprobs
+        return question(request, name, self.text, streamed=streamed, logprobs=logprobs)
 
     def text(self, tokens: Sequence[int]) -> str:
         """The words of these tokens."""

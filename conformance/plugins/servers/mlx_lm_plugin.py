@@ -28,8 +28,11 @@ def conformance_engines() -> list[type[Engine]]:
     """
     import mlx_lm.server  # noqa: F401
 
-    from conformance.plugins.servers.launched import PipelineServer, TensorParallelServer
-    from conformance.plugins.servers.mlx_lm_server import MlxLmServer
+    from conformance.plugins.servers.mlx_lm_server import (
+        MlxLmServer,
+        PipelineServer,
+        TensorParallelServer,
+    )
 
     return [MlxLmServer, TensorParallelServer, PipelineServer]
 

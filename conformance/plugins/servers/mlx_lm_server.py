@@ -1,7 +1,8 @@
-"""``mlx_lm.server`` as an engine."""
+"""``mlx_lm.server`` as an engine: in one process, and in two as ``mlx.launch`` starts them."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -9,14 +10,19 @@ from typing import Any, ClassVar
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request
-from conformance.plugins.servers import special_words
+from conformance.plugins.distributed.ways import write_index
 from conformance.plugins.servers.adapters import adapted_stream, write_adapter
-from conformance.plugins.servers.answers import Tokens
-from conformance.plugins.servers.asking import Answer, Question
+from conformance.plugins.servers.asking import Answer, Question, Tokens
 from conformance.plugins.servers.managed import ManagedEngine
+from conformance.plugins.servers.process import free_port
 from conformance.plugins.servers.served_engine import SERVED
-from conformance.plugins.servers.special_words import MARKERS, whole_text
-from conformance.plugins.servers.words import tokens_of, write_tokenizer
+from conformance.plugins.servers.words import (
+    MARKERS,
+    joined_tokens,
+    tokens_of,
+    whole_text,
+    write_tokenizer,
+)
 
 
 class MlxLmServer(ManagedEngine):
@@ -41,7 +47,7 @@ class MlxLmServer(ManagedEngine):
         Capability.STOP,
     }
 
-    counting: ClassVar[str] = "conformance.plugins.servers.counting:of_mlx_lm"
+    counting: ClassVar[str] = "conformance.plugins.servers.planting:of_mlx_lm"
     imported: ClassVar[tuple[str, ...]] = (
         "http.server",
         "mlx_lm.generate",
@@ -95,9 +101,42 @@ class MlxLmServer(ManagedEngine):
         words = self._options.words
         if words:
             text = whole_text(answer.parts, MARKERS)
-            return [(token, None) for token in special_words.tokens_of(text, words)]
+            return [(token, None) for token in joined_tokens(text, words)]
         found = tokens_of(answer.text)
         logprobs = [entry.get("logprob") for entry in answer.entries]
         if len(logprobs) < len(found):
             logprobs = [None] * len(found)
         return list(zip(found, logprobs, strict=False))
+
+
+_SIZE = "2"
+
+
+class TensorParallelServer(MlxLmServer):
+    """Each layer split over two processes, the server's default for a group."""
+
+    name: ClassVar[str] = "mlx_lm_server_tensor_parallel"
+    # The server refuses adapters in a group.
+    capabilities: ClassVar[frozenset[Capability]] = MlxLmServer.capabilities - {Capability.ADAPTERS}
+    imported: ClassVar[tuple[str, ...]] = ()
+
+    def launcher(self) -> Sequence[str]:
+        """A launcher with a ring on loopback; the first process has the server's address."""
+        launch = str(Path(sys.executable).with_name("mlx.launch"))
+        ring = ("--backend", "ring", "-n", _SIZE, "-p", str(free_port()))
+        return (launch, *ring, "--")
+
+    def dress(self, folder: Path) -> None:
+        """Add the index of the checkpoint's files, which ``sharded_load`` reads."""
+        super().dress(folder)
+        write_index(folder)
+
+
+class PipelineServer(TensorParallelServer):
+    """The layers divided over two processes."""
+
+    name: ClassVar[str] = "mlx_lm_server_pipeline"
+
+    def flags(self) -> Sequence[str]:
+        """See ``MlxLmServer.flags``."""
+        return (*super().flags(), "--pipeline")

@@ -14,8 +14,7 @@ from conformance.core.engine import Capability
 from conformance.core.errors import Unsupported
 from conformance.core.family import Processor
 from conformance.core.schedule import Request
-from conformance.plugins.servers.answers import Tokens
-from conformance.plugins.servers.asking import Answer, Question
+from conformance.plugins.servers.asking import Answer, Question, Tokens
 from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.served_engine import SERVED
 from conformance.plugins.servers.words import end_nowhere
@@ -44,7 +43,7 @@ class MlxVlmServer(ManagedEngine):
         Capability.STOP,
     }
 
-    counting: ClassVar[str] = "conformance.plugins.servers.counting:of_mlx_vlm"
+    counting: ClassVar[str] = "conformance.plugins.servers.planting:of_mlx_vlm"
     imported: ClassVar[tuple[str, ...]] = (
         "mlx_vlm.server",
         "transformers.models.auto.tokenization_auto",

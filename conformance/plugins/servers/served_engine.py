@@ -9,29 +9,162 @@ from __future__ import annotations
 import queue
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import httpx2
+import msgspec
+
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
+from conformance.core.errors import Unsupported
+from conformance.core.http_clients import RefusedAnswerError, get
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import Claim, FinishReason, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.servers import malformed
-from conformance.plugins.servers.alone import ask_alone, only_the_server
-from conformance.plugins.servers.answers import ServerFailedError, Tokens, reason_of, stopped_at
-from conformance.plugins.servers.asking import Answer, Asking, Came, Question
+from conformance.plugins.servers.asking import (
+    Answer,
+    Asking,
+    Came,
+    Incoming,
+    Question,
+    ServerFailedError,
+    Tokens,
+    reason_of,
+    stopped_at,
+)
 from conformance.plugins.servers.claims import (
     Left,
     about_answer,
     about_asked,
     about_logprobs,
     about_work,
+    asked_again,
+    memory_kept,
     no_exception,
+    same_text,
+    still_open,
     waited_for,
 )
-from conformance.plugins.servers.incoming import Incoming
-from conformance.plugins.servers.looking import Look, plain, port_answers
+from conformance.plugins.servers.fields import fits_schema
+
+_AGAIN, _LONG = 3, 64  # answers asked for again in one piece, and their most tokens
+_MANY = 100  # requests after which memory is checked
+_SETTLE_SECONDS, _LOOK_SECONDS, _ASK_SECONDS = 5.0, 0.1, 5.0
+
+
+class Look:
+    """A check of an idle server, with the earlier state that it is compared with.
+
+    Attributes:
+        broken: answers whose connection broke off.
+        memory: the server's bytes when the first request was sent; ``None`` if unknown.
+    """
+
+    def __init__(self) -> None:
+        self.broken: list[Came] = []
+        self.memory: int | None = None
+
+    def after(self, engine: ServedEngine, ended: Sequence[tuple[Request, Came]]) -> Iterator[Claim]:
+        """Claims about the server after these answers, while no other request is open."""
+        short = [pair for pair in ended if pair[0].max_tokens <= _LONG]
+        for request, came in short[:_AGAIN]:
+            yield from _whole_again(engine, request, came)
+        requests = {request.request_id: request for request, _ in ended}
+        for came in self.broken[:_AGAIN]:
+            request = requests[came.name]
+            again = engine.asking.ask(engine.question(request, streamed=False), engine.patience)
+            yield asked_again(came, again)
+        self.broken = []
+        yield still_open(_settled(engine))
+        if len(ended) >= _MANY and self.memory is not None:
+            yield from memory_kept(self.memory, engine.memory())
+
+
+def _whole_again(engine: ServedEngine, request: Request, came: Came) -> Iterator[Claim]:
+    """Ask the request again, alone and unstreamed: the text must equal the streamed one."""
+    asked = request.asked
+    streamed = asked is None or asked.streamed
+    if came.answer.reason is None or request.sampler or not streamed:
+        return
+    question = engine.question(request, streamed=False)
+    yield from same_text(came.answer, engine.asking.ask(question, engine.patience))
+
+
+def _settled(engine: ServedEngine) -> int:
+    """The requests that the server reports open, once it has had time to notice their end."""
+    end = time.monotonic() + _SETTLE_SECONDS
+    while (count := _reported(engine.url)) and time.monotonic() < end:
+        time.sleep(_LOOK_SECONDS)
+    return count
+
+
+def _reported(url: str) -> int:
+    """Requests in flight by the server's own metrics; 0 if it has no known metrics."""
+    try:
+        summary = get(f"{url}/metrics", _ASK_SECONDS).json()["summary"]
+        return int(summary["in_flight"])
+    except (httpx2.HTTPError, ValueError, TypeError, KeyError, IndexError):
+        return 0
+
+
+def port_answers(url: str) -> bool:
+    """Whether anything answers at the URL's port."""
+    try:
+        get(f"{url}/v1/models", _ASK_SECONDS)
+    except RefusedAnswerError:
+        return True
+    except httpx2.HTTPError:
+        return False
+    return True
+
+
+def plain(name: str, engine: ServedEngine) -> Question:
+    """A short plain request."""
+    low, high = engine.vocabulary()
+    return engine.question(Request(name, (low, (low + high) // 2), 2), streamed=False)
+
+
+def only_the_server(request: Request) -> bool:
+    """Whether the right answer differs from the single stream of the model itself.
+
+    The answer may need random numbers, a grammar, another model or an adapter.
+    """
+    asked = request.asked
+    further = asked is not None and (asked.schema or bool(asked.other or asked.adapter))
+    return request.sampler is not None or further
+
+
+def ask_alone(
+    kind: Callable[[Any, EngineOptions], ServedEngine],
+    model: Any,
+    request: Request,
+    options: EngineOptions,
+) -> tuple[int, ...]:
+    """The tokens of the answer.
+
+    Raises:
+        Unsupported: a request with a schema is refused, or its answer does not fit the schema.
+        ServerFailedError: another request gets no answer.
+    """
+    engine = kind(model, msgspec.structs.replace(options, busy=False))
+    schema = request.asked is not None and request.asked.schema
+    try:
+        came = engine.asking.ask(engine.question(request, streamed=False), engine.patience)
+        if came.error and schema:
+            raise Unsupported(f"response_format is refused: {came.error}; not supported")
+        if came.error:
+            raise engine.failed(f"request {request.request_id!r}: {came.error}")
+        if schema and not fits_schema(came.answer.text):
+            raise Unsupported(
+                f"response_format is ignored: {came.answer.text[:60]!r} is not of the schema; not "
+                "supported"
+            )
+        return tuple(token for token, _ in engine.whole_answer(request, came.answer))
+    finally:
+        engine.close()
+
 
 PATIENCE_SECONDS = 60.0
 """The longest silence while requests are open, and the longest time for a plain request."""

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from conformance.checks.expectations import loading as expectations
-from conformance.checks.expectations.entry_tables import Entry, read_entries
+from conformance.checks.expectations.entry_tables import FindingEntry, read_entries
 from conformance.core.errors import ExpectationError
 from conformance.power.caches.discovery import Found
 from conformance.power.caches.finding import WHATS, FindingError
@@ -19,7 +19,7 @@ OWN = expectations.OWN / "caches" / "known.toml"
 
 
 class CacheDefect(
-    Entry, frozen=True, forbid_unknown_fields=True, kw_only=True, rename={"cls": "class"}
+    FindingEntry, frozen=True, forbid_unknown_fields=True, kw_only=True, rename={"cls": "class"}
 ):
     """One known defect of cache classes.
 

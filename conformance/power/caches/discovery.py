@@ -22,7 +22,7 @@ from conformance.power.caches.kinds.composite import Composite
 from conformance.power.caches.kinds.kind import Kind
 from conformance.power.caches.kinds.pooling import Pooling, PoolingStream
 from conformance.power.caches.kinds.recurrent import Recurrent
-from conformance.power.caches.plain_stores import STORES
+from conformance.power.caches.stores import STORES
 
 MODULES = ("mlx_lm.models.cache", "mlx_vlm.models.cache", "mlx_vlm.turboquant")
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from conformance.power.caches.finding import Problem, at_once
 from conformance.power.caches.kinds.kind import Kind
-from conformance.power.caches.rows import Feed, Row, padded
-from conformance.power.caches.tokens import Token
+from conformance.power.caches.rows import Feed, Row, Token, padded
 
 _MOST = 9
 _JOIN, _LEAVE = 1, 2

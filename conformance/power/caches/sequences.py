@@ -18,8 +18,7 @@ from conformance.power.caches.feeding import UNFED
 from conformance.power.caches.finding import FindingError, Judge
 from conformance.power.caches.harness import Harness, Step
 from conformance.power.caches.kinds.kind import DTYPES, Kind
-from conformance.power.caches.plain_stores import STORES
-from conformance.power.caches.store_calls import Call, play_store
+from conformance.power.caches.stores import STORES, Call, play_store
 
 _LEAST_STEPS, _MOST_STEPS = 4, 7
 # Caches grow by this many columns, so that growth happens within few tokens.

@@ -1,4 +1,4 @@
-"""Historic defects that can be put into the engines, by the plugin whose engines host them.
+"""Defects that can be put into the engines, by the plugin whose engines host them.
 
 What tries them is in ``power/mutation/``, how one is declared in ``core/faults/``.
 """

@@ -12,8 +12,8 @@ from conformance.core.faults import Fault
 from conformance.core.faults.costs import costlier
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.power.mutants.cache_trials import CacheTrials
-from conformance.power.mutants.choosing import Task
-from conformance.power.mutants.live_changes import InvalidMutantError, SameCodeError
+from conformance.power.mutants.definitions import InvalidMutantError, SameCodeError
+from conformance.power.mutants.mutant_plan import Task
 from conformance.power.mutants.property_trials import PropertyTrials, all_properties
 from conformance.power.mutants.putting_in import PutIn
 from conformance.power.mutants.reach import Place

@@ -19,20 +19,19 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from conformance.power.mutants.definitions import (
-    constant_changes,
-    default_changes,
-    with_reads_by_identity,
-)
-from conformance.power.mutants.live_changes import (
     Change,
     InvalidMutantError,
     SameCodeError,
+    constant_changes,
+    default_changes,
     first_line,
     functions_of,
+    is_none_anyway,
     modules_of,
     place_of,
+    with_reads_by_identity,
+    without_default,
 )
-from conformance.power.mutants.lookups import is_none_anyway, without_default
 from conformance.report.mutants import Kind, Mutant
 
 

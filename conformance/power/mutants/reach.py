@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 import conformance
+from conformance.core.content_keys import digest, file_digest
 from conformance.core.family import Family
 from conformance.core.user_cache import user_cache
 from conformance.core.verdict import CaseId
-from conformance.reference.installed_files import digest, file_digest
 from conformance.reference.surroundings import Environment, family_digest
 from conformance.report.mutants import Mutant
 

@@ -25,8 +25,7 @@ from conformance.power.mutation.killing import (
     overcome,
 )
 from conformance.power.mutation.kills import read_kills
-from conformance.report.separation import LEAST
-from conformance.report.trials import Kill, Outcome, Trial
+from conformance.report.trials import LEAST, Kill, Outcome, Trial
 from conformance.run.registry import Registry
 from conformance.run.session import Session
 from conformance.tools.explain.new_findings import new_findings

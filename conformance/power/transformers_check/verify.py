@@ -25,8 +25,13 @@ from conformance.power.transformers_check.check_results import (
     Result,
     State,
 )
-from conformance.power.transformers_check.inputs import STEPS, changed, prompt_of
-from conformance.power.transformers_check.known_differences import Change, Known
+from conformance.power.transformers_check.known_differences import (
+    STEPS,
+    Change,
+    Known,
+    changed,
+    prompt_of,
+)
 from conformance.reference.noise import PERTURBED_RUNS, ULPS
 
 # A model in which a smaller share of parameters has an effect would agree with any weights.

@@ -11,7 +11,6 @@ from conformance.backend.cache_entries import leaves
 from conformance.reference.caches import even
 from conformance.reference.caches.arrays import RowwiseArrays
 from conformance.reference.caches.keys import RowwiseKeys, RowwiseQuantized, RowwiseWindow
-from conformance.reference.caches.listed import RowwiseList
 
 KINDS: Mapping[type, type] = {
     library.KVCache: RowwiseKeys,
@@ -30,8 +29,33 @@ def wrap(caches: Sequence[Any], lengths: Sequence[int]) -> Any:
         lengths: the number of new tokens of each row in this pass.
     """
     if type(caches[0]) is library.CacheList:
-        return RowwiseList(caches, lengths, wrap)
+        return RowwiseList(caches, lengths)
     return KINDS[type(caches[0])](caches, lengths)
+
+
+class RowwiseList:
+    """``CacheList`` of each row: a list of caches, each of which wraps those at its index."""
+
+    def __init__(self, caches: Sequence[Any], lengths: Sequence[int]) -> None:
+        places = zip(*(cache.caches for cache in caches), strict=True)
+        self.caches = tuple(wrap(place, lengths) for place in places)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.caches[index]
+
+    def commit(self) -> None:
+        """Commit each cache of the list."""
+        for cache in self.caches:
+            cache.commit()
+
+    @property
+    def state(self) -> list[Any]:
+        """The states of the rows' own caches."""
+        return [cache.state for cache in self.caches if not cache.empty()]
+
+    def empty(self) -> bool:
+        """Whether all rows are empty."""
+        return all(cache.empty() for cache in self.caches)
 
 
 def must_be_even(caches: Sequence[Any]) -> bool:

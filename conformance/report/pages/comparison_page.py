@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jinja2
-
 from conformance.core.verdict import CaseResult
 from conformance.report.comparison import Change, Comparison, Kind, compare
-from conformance.report.pages.environment import Page, render_page
+from conformance.report.pages.environment import Renderer
 from conformance.report.pages.matrix_page import has_page
 
 HERE = "comparison.html"
@@ -28,9 +26,7 @@ class Grid:
 def render_comparison(
     before: Sequence[CaseResult],
     after: Sequence[CaseResult],
-    environment: jinja2.Environment,
-    *,
-    pages: tuple[Page, ...],
+    renderer: Renderer,
 ) -> str:
     """The page's text.
 
@@ -38,11 +34,9 @@ def render_comparison(
         ResultError: a run has no case, or a case twice.
     """
     found = compare(before, after)
-    return render_page(
-        environment,
+    return renderer.page(
         "comparison.html.j2",
-        here=HERE,
-        pages=pages,
+        HERE,
         found=found,
         kinds=[(kind, found.of(kind)) for kind in Kind if found.of(kind)],
         grids=grids(found),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,8 +14,6 @@ import jinja2
 from conformance.core.verdict import Verdict
 from conformance.report.matrix import GLYPHS, mark
 from conformance.report.outcome import duration
-from conformance.report.pages.slugs import case_href
-from conformance.report.pages.words import shown
 
 
 @dataclass(frozen=True)
@@ -45,23 +46,22 @@ def make_environment() -> jinja2.Environment:
     return environment
 
 
-def render_page(
-    environment: jinja2.Environment,
-    template: str,
-    *,
-    here: str,
-    pages: tuple[Page, ...],
-    **context: Any,
-) -> str:
-    """The text of one page.
+@dataclass(frozen=True)
+class Renderer:
+    """Renders the pages of one report; ``pages`` is its navigation."""
 
-    Args:
-        here: the page's path in the report's folder, ``cases/x.html``.
-        pages: the navigation.
-        context: the template's own variables.
-    """
-    root = "../" * here.count("/")
-    return environment.get_template(template).render(here=here, root=root, pages=pages, **context)
+    pages: tuple[Page, ...] = ()
+    environment: jinja2.Environment = field(default_factory=make_environment)
+
+    def page(self, template: str, here: str, **context: Any) -> str:
+        """The text of one page.
+
+        Args:
+            here: the page's path in the report's folder, ``cases/x.html``.
+            context: the template's own variables.
+        """
+        made = self.environment.get_template(template)
+        return made.render(here=here, root="../" * here.count("/"), pages=self.pages, **context)
 
 
 def _finalized(value: Any) -> Any:
@@ -94,3 +94,62 @@ def number(value: float | None) -> str:
 def nats(value: float | None) -> str:
     """A logprob difference with its unit."""
     return number(value) + ("" if value is None else " nats")
+
+
+# File names of case pages ------------------------------------------------------------------------
+
+_LONGEST = 80  # characters of the readable part; a file name may have 255 bytes
+
+
+def case_slug(case_id: str) -> str:
+    """A file name, without ``.html``, for a case id of any text.
+
+    The digest distinguishes ids that differ only in characters that file names cannot have, in
+    case, or after the part that is kept.
+    """
+    readable = re.sub(r"[^a-z0-9_]+", "-", case_id.lower()).strip("-")[:_LONGEST]
+    digest = hashlib.sha256(case_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    return f"{readable or 'case'}-{digest}"
+
+
+def case_href(case_id: str) -> str:
+    """The path of a case's page in the report's folder."""
+    return f"cases/{case_slug(case_id)}.html"
+
+
+# Texts of the pages: the meanings of verdicts, and safe forms of unsafe text ---------------------
+
+# Control characters except tab and newline, direction marks, zero-width characters, surrogates.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
+
+MEANINGS: Mapping[Verdict, str] = {
+    Verdict.EXACT: "all tokens equal, logprob difference within noise",
+    Verdict.TIE: "tokens differ only where the single stream's two best tokens are within noise",
+    Verdict.POLICY: "the library's own single stream quantizes otherwise than a batch of one",
+    Verdict.UNSUPPORTED: "the library itself refuses to do this",
+    Verdict.VACUOUS: "the scenario did not reach what it is named for: the case proved nothing",
+    Verdict.COST: "right, and took more than a contract allows: positions, rows, reads, bytes",
+    Verdict.DRIFT: "tokens equal, logprobs outside noise",
+    Verdict.DIVERGED: "tokens differ where that cannot be rounding",
+    Verdict.UNSTABLE: "the same run twice gave different numbers",
+    Verdict.LEAK: "memory or slots not given back, or work done for removed rows",
+    Verdict.PROTOCOL: "lost, extra or duplicated tokens, wrong finish reason, invalid input "
+    "accepted",
+    Verdict.NAN: "NaN or Inf in the output",
+    Verdict.ORACLE: "the single stream disagrees with the pass without a cache",
+    Verdict.HANG: "the bound on steps, or the time limit, was reached",
+    Verdict.CRASH: "an exception, or a crash of the process",
+}
+
+
+def brief(text: str, most: int) -> str:
+    """``text`` on one line, with at most ``most`` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 3] + "..."
+
+
+def shown(text: str) -> str:
+    """``text`` with invisible and direction-changing characters as their escapes in JSON."""
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

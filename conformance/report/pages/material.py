@@ -5,14 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from conformance.core.errors import ReportError
 from conformance.core.inventory import Inventory
+from conformance.core.user_files import read_text
 from conformance.core.verdict import CaseResult
 from conformance.report.cascades import Cascade, cascades
 from conformance.report.cost_table import CostTable, cost_table
 from conformance.report.explanation import Explanation
+from conformance.report.jsonl import read_records
 from conformance.report.mutants import MutantResult
+from conformance.report.pages.environment import case_slug
 from conformance.report.servers import Compatibility, compatibility
 from conformance.report.trials import Trial
 
@@ -74,3 +78,41 @@ def merged(files: Iterable[Iterable[CaseResult]]) -> tuple[CaseResult, ...]:
     if not found:
         raise ReportError("there is nothing to report: the result files have no results")
     return tuple(found[case] for case in sorted(found))
+
+
+# Reads the output of other commands about single cases: explanations and scripts -----------------
+
+
+def read_explanations(folder: Path) -> dict[str, Explanation]:
+    """The output of ``conformance explain --json``, by case id; only without a fault.
+
+    Raises:
+        ReportError: a ``.json`` or ``.jsonl`` file cannot be read, or is not such output; the
+            message names it.
+    """
+    what = "not the output of `conformance explain --json`"
+    return {
+        found.case: found
+        for path in sorted([*folder.glob("*.json"), *folder.glob("*.jsonl")])
+        for found in read_records(path, Explanation, what, ReportError)
+        if not found.fault  # with a fault it does not explain the case without it
+    }
+
+
+def read_scripts(folder: Path, results: Iterable[CaseResult]) -> dict[str, str]:
+    """The scripts in the folder and its subfolders, by case id.
+
+    A case's own script has the name shown on its page. Otherwise the script of a known defect of
+    the case is used, named as ``repro --known`` names it: ``kv_offset.py`` for ``kv-offset``.
+
+    Raises:
+        ReportError: one cannot be read.
+    """
+    there = {path.stem: path for path in sorted(folder.rglob("*.py"), reverse=True)}
+    found = {}
+    for result in results:
+        defects = (result.known or "").replace("-", "_").split(", ")
+        path = next((there[n] for n in (case_slug(result.case), *defects) if n in there), None)
+        if path is not None:
+            found[result.case] = read_text(path, ReportError)
+    return found

@@ -6,15 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import jinja2
-
 from conformance.core.inventory import Inventory
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.matrix import GLYPHS
 from conformance.report.message import worst
-from conformance.report.pages.environment import Page, render_page
-from conformance.report.pages.slugs import case_href
-from conformance.report.pages.words import MEANINGS, brief, shown
+from conformance.report.pages.environment import (
+    MEANINGS,
+    Renderer,
+    brief,
+    case_href,
+    shown,
+)
 
 HERE = "matrix.html"
 
@@ -24,18 +26,14 @@ _MOST_WORDS = 300  # characters of a finding; the case's page shows all of it
 def render_matrix(
     results: Sequence[CaseResult],
     inventory: Inventory,
-    environment: jinja2.Environment,
-    *,
-    pages: tuple[Page, ...],
+    renderer: Renderer,
 ) -> str:
     """The page's text, with the data as JSON, from which ``assets/matrix.js`` makes the table."""
     data = matrix_data(results, inventory)
     seen = {result.verdict for result in results}
-    return render_page(
-        environment,
+    return renderer.page(
         "matrix.html.j2",
-        here=HERE,
-        pages=pages,
+        HERE,
         data=data,
         missing=any(cell == 0 for row in data["rows"] for cell in row["cells"]),
         seen=[verdict for verdict in Verdict if verdict in seen],

@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jinja2
-
 from conformance.report.mutants import Fate, MutantResult, Tally, by_module, tally
-from conformance.report.pages.environment import Page, render_page
+from conformance.report.pages.environment import Renderer
 
 HERE = "mutants.html"
 
@@ -48,15 +46,11 @@ class Section:
     lists: tuple[tuple[Fate, tuple[MutantResult, ...]], ...]
 
 
-def render_mutants(
-    results: Sequence[MutantResult], environment: jinja2.Environment, *, pages: tuple[Page, ...]
-) -> str:
+def render_mutants(results: Sequence[MutantResult], renderer: Renderer) -> str:
     """The page's text."""
-    return render_page(
-        environment,
+    return renderer.page(
         "mutants.html.j2",
-        here=HERE,
-        pages=pages,
+        HERE,
         sections=sections(results),
         fates=tuple(Fate),
     )

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import jinja2
-
+from conformance.core.inventory import Inventory
 from conformance.core.invocation import Invocation
-from conformance.core.verdict import CaseResult
-from conformance.report.behind_known import behind_known
+from conformance.core.verdict import CaseResult, Verdict
+from conformance.report.comparison import versions_of
+from conformance.report.left_out import behind_known
+from conformance.report.matrix import Cell, Matrix, Row, matrices
 from conformance.report.message import new_verdict
 from conformance.report.outcome import count, tallies
 from conformance.report.pages import comparison_page
-from conformance.report.pages.environment import Page, render_page
-from conformance.report.pages.lanes import lanes
+from conformance.report.pages.environment import MEANINGS, Renderer
 from conformance.report.pages.material import Material
-from conformance.report.pages.small_matrix import COLOURS, small_matrices
-from conformance.report.pages.words import MEANINGS
-from conformance.report.separation import LEAST, Separation, separations
-from conformance.report.trials import Outcome, Trial
+from conformance.report.trials import LEAST, Outcome, Separation, Trial, separations
 
 HERE = "index.html"
 
@@ -51,17 +49,13 @@ class Power:
         return LEAST[self.dtype]
 
 
-def render_overview(
-    material: Material, environment: jinja2.Environment, *, pages: tuple[Page, ...]
-) -> str:
+def render_overview(material: Material, renderer: Renderer) -> str:
     """The page's text."""
     results, inventory = material.results, material.inventory
     unexpected = sum(not result.expected for result in results)
-    return render_page(
-        environment,
+    return renderer.page(
         "overview.html.j2",
-        here=HERE,
-        pages=pages,
+        HERE,
         headline=headline(len(results), unexpected, material.missing, len(material.problems)),
         good=not (unexpected or material.missing or material.problems),
         problems=material.problems,
@@ -83,7 +77,7 @@ def render_overview(
         power=power(material.trials),
         known=known(results),
         behind=behind_known(results).sentence,
-        versions=versions(results),
+        versions=list(versions_of(results).items()),
         seconds=sum(result.seconds for result in results),
         forward_seconds=sum(result.forward_seconds for result in results),
     )
@@ -134,10 +128,165 @@ def runs(results: Sequence[CaseResult]) -> list[tuple[Invocation | None, int]]:
     return [*known, *([(None, found[None])] if found[None] else [])]
 
 
-def versions(results: Sequence[CaseResult]) -> list[tuple[str, list[str]]]:
-    """Each package's versions, and the devices; several if the results are of several runs."""
-    found: dict[str, set[str]] = {}
+# Counts for each engine and dtype: how many cases exist, were run, and are proven ----------------
+
+_UNDECIDED = (Verdict.UNSUPPORTED, Verdict.POLICY, Verdict.VACUOUS)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One engine in one dtype with one seed, in counts.
+
+    Every case that applies is in the denominator, whether it was run or not: ``proven``, ``wrong``
+    and ``undecided`` add up to ``run``; ``run`` and ``missing`` add up to all cases. Counts that
+    are unknown because an engine is not installed are ``None``.
+
+    proven: exact or tie.
+    wrong: cases with an error.
+    known: wrong cases with an entry in the expectations.
+    undecided: unsupported, policy or vacuous: neither right nor wrong.
+    unexpected: cases with an unexpected verdict.
+    """
+
+    engine: str
+    dtype: str
+    seed: int
+    families_run: int
+    families: int | None
+    run: int
+    proven: int
+    wrong: int
+    known: int
+    undecided: int
+    unexpected: int
+    missing: int | None
+
+    @property
+    def applicable(self) -> int | None:
+        """The number of cases that exist."""
+        return None if self.missing is None else self.run + self.missing
+
+    @property
+    def share(self) -> float | None:
+        """The proven share of all cases that exist."""
+        return self.proven / self.applicable if self.applicable else None
+
+
+def lanes(results: Sequence[CaseResult], inventory: Inventory) -> tuple[Lane, ...]:
+    """One for each engine, dtype and seed, in the order of their first result."""
+    groups: dict[tuple[str, str, int], list[CaseResult]] = {}
     for result in results:
-        for name, version in {**result.versions, "device": result.device}.items():
-            found.setdefault(name, set()).add(version)
-    return [(name, sorted(values)) for name, values in sorted(found.items())]
+        groups.setdefault((result.engine, result.dtype, result.seed), []).append(result)
+    return tuple(_lane(*key, group, inventory) for key, group in groups.items())
+
+
+def _lane(
+    engine: str, dtype: str, seed: int, group: list[CaseResult], inventory: Inventory
+) -> Lane:
+    applicable = inventory.applicable.get(engine)
+    run = {(result.family, result.scenario) for result in group}
+    wrong = [r for r in group if not r.verdict.good and r.verdict not in _UNDECIDED]
+    missing = None
+    if applicable is not None:
+        there = {(family, name) for family, names in applicable.items() for name in names}
+        missing = len(there - run)
+    return Lane(
+        engine=engine,
+        dtype=dtype,
+        seed=seed,
+        families_run=len({family for family, _ in run}),
+        families=None if applicable is None else len(applicable),
+        run=len(group),
+        proven=sum(result.verdict.good for result in group),
+        wrong=len(wrong),
+        known=sum(result.known is not None for result in wrong),
+        undecided=sum(result.verdict in _UNDECIDED for result in group),
+        unexpected=sum(not result.expected for result in group),
+        missing=missing,
+    )
+
+
+# The small picture of a matrix on the first page: a column is a family, a row a scenario ---------
+
+COLOURS: Mapping[str, str] = {
+    "good": "exact",
+    "tie": "tie",
+    "none": "unsupported or a policy",
+    "mended": "known defect, right once mended",
+    "known": "known defect",
+    "bad": "not expected",
+}
+"""The colours of cells, by style-sheet class, and their meanings."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A column that links to the family's row of the matrix and counts its cells by colour."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class SmallMatrix:
+    """One engine and dtype.
+
+    Attributes:
+        strokes: for each colour, the path of its cells, one unit wide and high.
+        counts: the number of cells of each colour.
+    """
+
+    engine: str
+    dtype: str
+    families: tuple[Family, ...]
+    scenarios: tuple[str, ...]
+    strokes: tuple[tuple[str, str], ...]
+    counts: tuple[tuple[str, int], ...]
+
+
+def small_matrices(
+    results: Sequence[CaseResult], scenarios: Sequence[str]
+) -> tuple[SmallMatrix, ...]:
+    """One for each engine and dtype; ``scenarios`` are all, in the order of the ladder."""
+    return tuple(map(_small, matrices(results, scenarios)))
+
+
+def colour(cell: Cell) -> str:
+    """The colour of a cell, one of ``COLOURS``: as in the large matrix."""
+    if not cell.expected:
+        return "bad"
+    if cell.verdict in (Verdict.UNSUPPORTED, Verdict.POLICY):
+        return "none"
+    known = "mended" if cell.mended else "known"
+    return {Verdict.EXACT: "good", Verdict.TIE: "tie"}.get(cell.verdict, known)
+
+
+def _small(matrix: Matrix) -> SmallMatrix:
+    counts = Counter(colour(cell) for row in matrix.rows for cell in row.cells if cell)
+    return SmallMatrix(
+        engine=matrix.engine,
+        dtype=matrix.dtype,
+        families=tuple(Family(row.family, _text(row)) for row in matrix.rows),
+        scenarios=matrix.scenarios,
+        strokes=tuple((name, _stroke(matrix, name)) for name in COLOURS if counts[name]),
+        counts=tuple((COLOURS[name], counts[name]) for name in COLOURS if counts[name]),
+    )
+
+
+def _stroke(matrix: Matrix, name: str) -> str:
+    parts = []
+    for line in range(len(matrix.scenarios)):
+        cells = [row.cells[line] for row in matrix.rows]
+        column = 0
+        for here, run in itertools.groupby(bool(cell and colour(cell) == name) for cell in cells):
+            count = len(list(run))
+            if here:
+                parts.append(f"M{column}.1 {line}.5h{count - 1}.8")
+            column += count
+    return "".join(parts)
+
+
+def _text(row: Row) -> str:
+    counts = Counter(colour(cell) for cell in row.cells if cell)
+    found = [f"{counts[name]} {COLOURS[name]}" for name in reversed(list(COLOURS)) if counts[name]]
+    return f"{row.family}: {', '.join(found)}"

@@ -1,4 +1,4 @@
-"""The kill matrix as a page: historic defects by families, with the outcome of each pair."""
+"""The kill matrix as a page: faults by families, with the outcome of each pair."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jinja2
-
 from conformance.core.verdict import Verdict
 from conformance.report.matrix import GLYPHS
-from conformance.report.pages.environment import Page, render_page
+from conformance.report.pages.environment import Renderer
 from conformance.report.trials import Outcome, Trial
 
 HERE = "faults.html"
@@ -89,17 +87,13 @@ class Matrix:
         return Group("all", "", rows, counts)
 
 
-def render_power(
-    trials: Sequence[Trial], environment: jinja2.Environment, *, pages: tuple[Page, ...]
-) -> str:
+def render_power(trials: Sequence[Trial], renderer: Renderer) -> str:
     """The page's text."""
     found = matrices(trials)
     verdicts = {kill.verdict for trial in trials for kill in trial.kills[:1]}
-    return render_page(
-        environment,
+    return renderer.page(
         "faults.html.j2",
-        here=HERE,
-        pages=pages,
+        HERE,
         matrices=found,
         outcomes=tuple(Outcome),
         verdicts=[(v, GLYPHS[v]) for v in Verdict if v.value in verdicts],

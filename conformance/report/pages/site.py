@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -12,20 +12,19 @@ from conformance.report.cascades import by_case
 from conformance.report.explanation import encode
 from conformance.report.pages import (
     comparison_page,
-    costs_page,
     matrix_page,
     mutants_page,
     overview,
     power_page,
-    servers_page,
     trend_page,
 )
 from conformance.report.pages.case_page import render_case
-from conformance.report.pages.environment import Page, make_environment
+from conformance.report.pages.environment import Page, Renderer, case_href
 from conformance.report.pages.material import Material
+from conformance.report.pages.matrix_page import has_page
 from conformance.report.pages.place import MARK, whole_folder
-from conformance.report.pages.slugs import case_href
 
+COSTS, SERVERS = "costs.html", "servers.html"
 EXPLAINED = "explained/explanations.jsonl"
 """The pages' data on where cases begin to fail, for ``conformance report --explained``."""
 
@@ -56,65 +55,86 @@ def _write(folder: Path, material: Material) -> int:
 
 def _files(material: Material) -> Iterator[tuple[str, str]]:
     """Each file's name and text."""
-    environment = make_environment()
-    pages = navigation(material)
-    results, inventory = material.results, material.inventory
-    common = {"pages": pages}
-    yield overview.HERE, overview.render_overview(material, environment, **common)
-    yield matrix_page.HERE, matrix_page.render_matrix(results, inventory, environment, **common)
+    there = _pages(material)
+    renderer = Renderer(tuple(page for page, _ in there))
+    for page, render in there:
+        yield page.href, render(renderer)
     causes = by_case(material.cascades)
-    for result in results:
-        if matrix_page.has_page(result):
-            page = render_case(
+    for result in filter(has_page, material.results):
+        yield (
+            case_href(result.case),
+            render_case(
                 result,
-                environment,
+                renderer,
                 cause=causes.get(result.case),
                 explanation=material.explanations.get(result.case),
                 script=material.scripts.get(result.case),
-                **common,
-            )
-            yield case_href(result.case), page
-    if material.costs:
-        yield costs_page.HERE, costs_page.render_costs(material.costs, environment, **common)
-    if material.servers:
-        yield from servers_page.render_servers(material.servers, environment, **common)
-    if material.trials:
-        yield power_page.HERE, power_page.render_power(material.trials, environment, **common)
-    if material.mutants:
-        yield (
-            mutants_page.HERE,
-            mutants_page.render_mutants(material.mutants, environment, **common),
+            ),
         )
-    if material.before:
-        page = comparison_page.render_comparison(material.before, results, environment, **common)
-        yield comparison_page.HERE, page
-    if material.runs:
-        yield trend_page.HERE, trend_page.render_trend(material.runs, environment, **common)
+    for index, name in enumerate(material.servers.servers if material.servers else ()):
+        yield server_href(name), _servers(material, renderer, index)
     if material.explanations:
         lines = (encode(explanation) for explanation in material.explanations.values())
         yield EXPLAINED, "".join(f"{line}\n" for line in lines)
     about = {
         "format": "mlx-conformance report",
         "version": conformance.__version__,
-        "cases": len(results),
-        "unexpected": sum(not result.expected for result in results),
+        "cases": len(material.results),
+        "unexpected": sum(not result.expected for result in material.results),
     }
     yield MARK, json.dumps(about, indent=2) + "\n"
 
 
-def navigation(material: Material) -> tuple[Page, ...]:
-    """The pages of the report, without those of cases."""
-    pages = [Page(overview.HERE, "Overview"), Page(matrix_page.HERE, "Matrix")]
-    if material.costs:
-        pages.append(Page(costs_page.HERE, "Costs"))
-    if material.servers:
-        pages.append(Page(servers_page.HERE, "Servers"))
-    if material.trials:
-        pages.append(Page(power_page.HERE, "Faults"))
-    if material.mutants:
-        pages.append(Page(mutants_page.HERE, "Mutants"))
-    if material.before:
-        pages.append(Page(comparison_page.HERE, "Comparison"))
-    if material.runs:
-        pages.append(Page(trend_page.HERE, "Trend"))
-    return tuple(pages)
+def _pages(given: Material) -> list[tuple[Page, Callable[[Renderer], str]]]:
+    """The pages for which there is data, without those of cases, in the order of the navigation."""
+    results = given.results
+    every = (
+        (overview.HERE, "Overview", True, lambda to: overview.render_overview(given, to)),
+        (
+            matrix_page.HERE,
+            "Matrix",
+            True,
+            lambda to: matrix_page.render_matrix(results, given.inventory, to),
+        ),
+        (
+            COSTS,
+            "Costs",
+            given.costs,
+            lambda to: to.page("costs.html.j2", COSTS, found=given.costs, has_page=has_page),
+        ),
+        (SERVERS, "Servers", given.servers, lambda to: _servers(given, to)),
+        (
+            power_page.HERE,
+            "Faults",
+            given.trials,
+            lambda to: power_page.render_power(given.trials, to),
+        ),
+        (
+            mutants_page.HERE,
+            "Mutants",
+            given.mutants,
+            lambda to: mutants_page.render_mutants(given.mutants, to),
+        ),
+        (
+            comparison_page.HERE,
+            "Comparison",
+            given.before,
+            lambda to: comparison_page.render_comparison(given.before, results, to),
+        ),
+        (trend_page.HERE, "Trend", given.runs, lambda to: trend_page.render_trend(given.runs, to)),
+    )
+    return [(Page(href, label), render) for href, label, data, render in every if data]
+
+
+def server_href(name: str) -> str:
+    """The path of a server's own page."""
+    return f"server-{name}.html"
+
+
+def _servers(material: Material, renderer: Renderer, server: int | None = None) -> str:
+    """What each server does; with ``server``, an index, the evidence of each family for it."""
+    assert material.servers is not None, "only called where servers were run"
+    here = SERVERS if server is None else server_href(material.servers.servers[server])
+    return renderer.page(
+        "servers.html.j2", here, found=material.servers, server=server, server_href=server_href
+    )

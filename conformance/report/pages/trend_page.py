@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import jinja2
-
 from conformance.core.verdict import Verdict
 from conformance.report.history import History, Run, State, histories
 from conformance.report.matrix import GLYPHS
 from conformance.report.pages.charts import BOTTOM, LEFT, Bar, Chart, Tick, columns, linear_scale
-from conformance.report.pages.environment import Page, render_page
+from conformance.report.pages.environment import Renderer
 
 HERE = "trend.html"
 
@@ -57,9 +55,7 @@ class Row:
         return len({(cell.worst, cell.wrong > 0) for cell in self.cells if cell.decided}) > 1
 
 
-def render_trend(
-    runs: Sequence[Run], environment: jinja2.Environment, *, pages: tuple[Page, ...]
-) -> str:
+def render_trend(runs: Sequence[Run], renderer: Renderer) -> str:
     """The page's text.
 
     Args:
@@ -68,11 +64,9 @@ def render_trend(
     found = histories(runs)
     names = [name for name, _ in runs]
     totals_ = totals(names, found)
-    return render_page(
-        environment,
+    return renderer.page(
         "trend.html.j2",
-        here=HERE,
-        pages=pages,
+        HERE,
         names=names,
         totals=totals_,
         chart=_chart(totals_),

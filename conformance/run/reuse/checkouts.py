@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 from conformance.core.errors import ConformanceError
+from conformance.core.processes import git
 from conformance.reference.installed_files import package_folder
 
 
@@ -24,23 +23,23 @@ def changed_modules(library: str, ref: str) -> frozenset[str]:
     folder = package_folder(library)
     if folder is None:
         raise ConformanceError(f"--changed {ref}: {library} is not installed")
-    known = _git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+    known = git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
     if known is None:
-        inside = _git(folder, "rev-parse", "--is-inside-work-tree")
+        inside = git(folder, "rev-parse", "--is-inside-work-tree")
         why = f"git knows no commit {ref!r} there" if inside else "it is no git checkout"
         raise ConformanceError(
             f"--changed {ref}: {library} is loaded from {folder}, and {why}; "
             "name a checkout, or leave the commit out to play what changed since the last run"
         )
-    if not _git(folder, "ls-files", "--", "__init__.py"):
+    if not git(folder, "ls-files", "--", "__init__.py"):
         raise ConformanceError(
             f"--changed {ref}: {library} is loaded from {folder}, which is no part of the git "
             "checkout around it; name a checkout of the library"
         )
     # For a renamed file both names count, and ignored files can be imported, too.
     names = ("--name-only", "--no-renames", "--no-ext-diff", "--relative")
-    found = _git(folder, "diff", *names, "-z", ref, "--", ".") or ""
-    found += _git(folder, "ls-files", "--others", "-z", "--", ".") or ""
+    found = git(folder, "diff", *names, "-z", ref, "--", ".") or ""
+    found += git(folder, "ls-files", "--others", "-z", "--", ".") or ""
     found += "\0".join(_not_looked_at(folder))
     paths = [Path(name) for name in found.split("\0") if name.endswith(".py")]
     return frozenset(_module(library, path) for path in paths)
@@ -48,7 +47,7 @@ def changed_modules(library: str, ref: str) -> frozenset[str]:
 
 def _not_looked_at(folder: Path) -> Iterator[str]:
     """Files that git assumes unchanged because of a flag: it does not look at them."""
-    for line in (_git(folder, "ls-files", "-v", "-z", "--", ".") or "").split("\0"):
+    for line in (git(folder, "ls-files", "-v", "-z", "--", ".") or "").split("\0"):
         mark, _, name = line.partition(" ")
         if mark == "S" or mark.islower():
             yield name
@@ -57,15 +56,3 @@ def _not_looked_at(folder: Path) -> Iterator[str]:
 def _module(library: str, path: Path) -> str:
     parts = path.with_suffix("").parts
     return ".".join((library, *(parts[:-1] if parts[-1] == "__init__" else parts)))
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    """The output of git; ``None`` if it failed or is not installed."""
-    command = ["git", "-C", str(folder), *arguments]
-    # A hook of another repository sets variables that name that repository.
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-    except OSError:
-        return None
-    return done.stdout if done.returncode == 0 else None

@@ -10,18 +10,16 @@ import contextlib
 import functools
 import importlib.util
 import os
-import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from conformance.core.content_keys import GONE, digest, file_digest
 from conformance.core.verdict import CaseId, CaseResult
 from conformance.reference.installed_files import (
     Digests,
-    digest,
-    file_digest,
     package_folder,
     signature,
 )
@@ -164,7 +162,7 @@ class ResultStore:
         data = msgspec.json.encode(Kept(family_digest, names, merged))
         with contextlib.suppress(OSError):  # a run works without it
             self._sealed.write(self._path(engine, family), data)
-            _drop_old(self._sealed.folder)
+            self._sealed.drop_old(_ENVIRONMENTS)
         self._places.pop((engine, family), None)
 
     def _place(self, engine: str, family: str) -> _Place | None:
@@ -208,7 +206,7 @@ class ResultStore:
         if name.endswith(".*"):
             return self._environment.modules(name.removesuffix(".*"))
         path = _path_of(name)
-        return _GONE if path is None else _content(path)
+        return GONE if path is None else _content(path)
 
     def _after_run(self, name: str, seen: Seen) -> str:
         """The hash of the code that was run; ``edited`` if the code is uncertain."""
@@ -218,7 +216,7 @@ class ResultStore:
             return self._environment.modules(package) if same else EDITED
         path = _path_of(name)
         if seen == "absent":
-            return _GONE if path is None or not path.exists() else EDITED
+            return GONE if path is None or not path.exists() else EDITED
         before = None if isinstance(seen, str) else seen
         same = path is not None and self._environment.unchanged(path, before)
         return _content(path) if same and path is not None else EDITED
@@ -227,13 +225,11 @@ class ResultStore:
 EDITED = "edited during the run"
 """Replaces the digest of a file that changed: the process may have run either version."""
 
-_GONE = "gone"
-
 
 def _content(path: Path) -> str:
     """The hash of a file, which is read once: each family asks for CUDA's gigabytes."""
     sign = signature(path)
-    return _GONE if sign is None else Digests.here().of(str(path), sign)
+    return GONE if sign is None else Digests.here().of(str(path), sign)
 
 
 def _path_of(name: str) -> Path | None:
@@ -251,10 +247,3 @@ def _plugin(name: str) -> str:
         spec = None
     file = spec.origin if spec is not None and folder is None else None
     return f"{name} {file and file_digest(Path(file))} {folder}"
-
-
-def _drop_old(folder: Path) -> None:
-    """Remove the results of the least recently used environments."""
-    there = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in there[_ENVIRONMENTS:]:
-        shutil.rmtree(path, ignore_errors=True)

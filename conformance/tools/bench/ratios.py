@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from conformance.core.errors import ConformanceError
+from conformance.core.processes import run_to_end
 from conformance.run.coverage import account
 from conformance.run.registry import Registry
 from conformance.run.selection import Selection, cases
@@ -113,11 +113,11 @@ def _time_run(selection: Selection, jobs: int) -> float:
     command += _options("--dtype", selection.dtypes)
     command += _options("--seed", map(str, selection.seeds))
     start = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_to_end(command)
     seconds = time.perf_counter() - start
-    if done.returncode not in (0, 1):
-        last = (done.stderr or done.stdout).strip().splitlines()[-1:]
-        raise ConformanceError(f"`{' '.join(command[2:])}` ended with {done.returncode}: {last}")
+    if done.code not in (0, 1):
+        said = done.last_line
+        raise ConformanceError(f"`{' '.join(command[2:])}` ended with {done.code}: {said}")
     return seconds
 
 

@@ -20,7 +20,7 @@ from conformance.core.errors import CheckpointError
 from conformance.core.library import Library
 from conformance.core.plain_text import plain_line
 from conformance.core.remote_code import sealed
-from conformance.reference.store import write_cached
+from conformance.reference.sealed import write_cached
 from conformance.tools.checkpoints.folder import Folder, Tensor
 
 _PIECE = 2**24  # bytes per read

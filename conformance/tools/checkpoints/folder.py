@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from conformance.core.config_fields import check_config
+from conformance.core.content_keys import text_digest
 from conformance.core.errors import CheckpointError
 from conformance.core.plain_text import is_plain, plain_line
 from conformance.core.user_files import (
@@ -30,7 +31,7 @@ from conformance.core.user_files import (
     read_object,
     typed,
 )
-from conformance.reference.store import write_cached
+from conformance.reference.sealed import write_cached
 
 INDEX = "model.safetensors.index.json"
 # A header is JSON; this is the format's own limit, in bytes.
@@ -89,7 +90,7 @@ class Folder:
         """A name that changes with the name, size or modification time of any file."""
         stats = [(part, part.stat()) for part in self._parts]
         text = str([(str(part.absolute()), s.st_size, s.st_mtime_ns) for part, s in stats])
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return text_digest(text)
 
     @property
     def _parts(self) -> list[Path]:

@@ -13,7 +13,7 @@ from conformance.core.errors import CheckpointError, FamilyError
 from conformance.core.family import Checkpoint, Facts, Family
 from conformance.core.library import Library
 from conformance.core.remote_code import sealed
-from conformance.reference.store import why_unwritable
+from conformance.reference.sealed import why_unwritable
 from conformance.run.registry import Registry
 from conformance.tools.checkpoints.finite import check_finite
 from conformance.tools.checkpoints.folder import Folder, look, window_of

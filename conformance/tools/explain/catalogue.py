@@ -1,4 +1,4 @@
-"""The class of historic defects that a failure resembles."""
+"""The class of faults that a failure resembles."""
 
 from __future__ import annotations
 

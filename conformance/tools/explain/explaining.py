@@ -246,5 +246,5 @@ def _opinion(session: Session, failing: Failing) -> str:
 
 
 def _catalogue(session: Session, case: CaseId) -> tuple[Fault, ...]:
-    """The historic defects that apply to the same engine."""
+    """The faults that apply to the same engine."""
     return tuple(f for f in session.registry.faults.values() if f.engine == case.engine)

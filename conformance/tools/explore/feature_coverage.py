@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from conformance.core.engine import Engine
 from conformance.core.schedule import Schedule, Stage
 from conformance.core.trace import Trace
-from conformance.scenarios import Brief, Witness
-from conformance.scenarios import draft_witnesses as drafts
-from conformance.scenarios import media_witnesses as media
-from conformance.scenarios import quantized_witnesses as quantized
+from conformance.scenarios import Brief, Witness, media, quantized
 from conformance.scenarios import reuse_witnesses as reuse
+from conformance.scenarios import speculative as drafts
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.features import Feature, able, features_of, together
 

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
+from conformance.core.content_keys import text_digest
 from conformance.core.errors import ReleaseError
+from conformance.core.processes import Done, run_to_end
 from conformance.tools.releases import package
 from conformance.tools.releases.installers import install, python_of
 from conformance.tools.releases.pins import LIBRARIES, Release, requirement
@@ -28,6 +27,9 @@ MAKING = "making-"
 """Prefix of the name of a folder that is not complete yet."""
 
 
+_LOOK_SECONDS = 0.5
+
+
 @dataclass(frozen=True)
 class Environment:
     """The folders of an installed release and of this project for it."""
@@ -35,18 +37,23 @@ class Environment:
     python: Path
     package: Path
 
-    def start(self, arguments: Sequence[str], output: TextIO) -> subprocess.Popen[str]:
-        """Run the environment's interpreter with these arguments; all its output goes to a file."""
+    def run(
+        self,
+        arguments: Sequence[str],
+        seconds: float | None,
+        go_on: Callable[[], bool] = lambda: True,
+    ) -> Done:
+        """Run the environment's interpreter with these arguments, as ``run_to_end`` does."""
         own = {"PYTHONPATH": str(self.package), "PYTHONNOUSERSITE": "1"}
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "VIRTUAL_ENV"))}
-        return subprocess.Popen(
+        return run_to_end(
             [str(self.python), *arguments],
-            env=kept | own,
-            cwd=self.package,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            text=True,
+            seconds=seconds,
+            environment=kept | own,
+            folder=self.package,
+            apart=False,
+            go_on=go_on,
+            every=_LOOK_SECONDS,
         )
 
 
@@ -95,7 +102,7 @@ def _made(release: Release, pins: Mapping[str, str], cache: Path) -> Path:
     wanted = [requirement(name, version) for name, version in pins.items()]
     wanted += package.needs({*LIBRARIES, "mlx", *pins})
     interpreter = f"{sys.executable} {sys.version}"
-    key = hashlib.sha256("\n".join([interpreter, *sorted(wanted)]).encode()).hexdigest()[:12]
+    key = text_digest(interpreter, *sorted(wanted))[:12]
     folder = cache / f"{release.library}-{release.version}-{key}"
     if folder.is_dir():
         return folder

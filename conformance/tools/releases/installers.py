@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from conformance.core.errors import ReleaseError
+from conformance.core.processes import run_to_end
 
 
 def python_of(folder: Path) -> Path:
@@ -85,10 +85,10 @@ def _help(pip: Sequence[str]) -> str:
 def _call(command: Sequence[str]) -> str:
     """Run a command; return its standard output."""
     kept = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=kept)
-    if done.returncode:
-        raise ReleaseError(_in_a_line(done.stderr or done.stdout))
-    return done.stdout
+    done = run_to_end(command, environment=kept)
+    if not done.good:
+        raise ReleaseError(_in_a_line(done.errors or done.output or f"{command[0]} {done.why}"))
+    return done.output
 
 
 def _pinned(text: str) -> dict[str, str]:

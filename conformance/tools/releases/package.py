@@ -6,8 +6,6 @@ project, whose requirements of mlx, mlx-lm and mlx-vlm do not exclude older ones
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
 import tempfile
 from collections.abc import Collection
@@ -17,6 +15,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 import conformance
+from conformance.core.content_keys import folder_digest, text_digest
 from conformance.run.hookspecs import PROJECT
 
 _NAME = "mlx-conformance"
@@ -48,7 +47,7 @@ def unpack(folder: Path, plugins: Collection[str]) -> Path:
     It is made once for each content of the package, atomically.
     """
     source = Path(conformance.__file__).parent
-    key = hashlib.sha256(f"{sorted(plugins)}{_digest(source)}".encode()).hexdigest()[:16]
+    key = text_digest(*sorted(plugins), folder_digest(source))[:16]
     target = folder / f"package-{key}"
     if target.is_dir():
         return target
@@ -98,16 +97,3 @@ def _write_metadata(folder: Path, plugins: Collection[str]) -> None:
     )
     text = f"[{PROJECT}]\n" + "".join(entries)
     (folder / "entry_points.txt").write_text(text, encoding="utf-8")
-
-
-def _digest(source: Path) -> str:
-    """A digest of the names and contents of all files of the package and its linked folders."""
-    digest = hashlib.sha256()
-    # Not `rglob`, which does not follow links.
-    files = (
-        Path(top) / name for top, _, names in os.walk(source, followlinks=True) for name in names
-    )
-    for path in sorted(files):
-        if path.is_file() and "__pycache__" not in path.parts:
-            digest.update(str(path.relative_to(source)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
-
-import psutil
 
 from conformance.core.engine_globs import means
 from conformance.core.errors import ConformanceError, ReleaseError
-from conformance.core.processes import end_tree
+from conformance.core.processes import Done
 from conformance.core.verdict import CaseResult
 from conformance.report.jsonl import read_run
 from conformance.tools.releases.cache_outcomes import CacheOutcome, read_outcomes
@@ -25,7 +19,6 @@ from conformance.tools.releases.pins import Release
 # Exit codes of commands with results: as expected, or not.
 _RAN = (0, 1)
 _SIGNALLED = 128  # plus the signal's number
-_LOOK_SECONDS = 0.5
 
 Note = Callable[[int, int], None]
 """Called from time to time with the number of finished cases and of all; 0 if unknown."""
@@ -88,15 +81,6 @@ class Column:
         return not (self.results or self.caches)
 
 
-@dataclass
-class _Ended:
-    """How a process ended: its exit code, its output, and whether it ran out of time."""
-
-    code: int
-    output: str
-    timed_out: bool = field(default=False)
-
-
 def run(
     release: Release,
     choice: Choice,
@@ -145,18 +129,22 @@ def _cases(
     partial = file.with_name(file.name + ".partial")
     for left in (file, partial):
         left.unlink(missing_ok=True)
-    ended = _watched(
-        environment,
+
+    def look() -> bool:
+        note(*_progress(partial))
+        return True
+
+    ended = environment.run(
         [
             *("-m", "conformance", "run", "--no-expectations", "--durations", "0"),
             *("--json", str(file)),
             *choice.arguments(release),
         ],
         choice.timeout,
-        lambda: note(*_progress(partial)),
+        look,
     )
     # The file exists once all cases have a result, even if time ran out just then.
-    if file.is_file() and (ended.timed_out or ended.code in _RAN):
+    if file.is_file() and (ended.why or ended.code in _RAN):
         return read_run(file).results, ""
     found = read_run(partial) if partial.is_file() else None
     problem = _problem_of(ended, choice.timeout)
@@ -172,44 +160,10 @@ def _caches(
     """The outcomes of the release's own cache classes, and why any are missing."""
     file.unlink(missing_ok=True)
     own = ("--class", f"{release.engine}.*", "--every", "--json", str(file))
-    ended = _watched(
-        environment, ["-m", "conformance", "audit", "caches", *own], choice.timeout, lambda: None
-    )
+    ended = environment.run(["-m", "conformance", "audit", "caches", *own], choice.timeout)
     if not file.is_file():
         return (), f"its caches cannot be tested: {_problem_of(ended, choice.timeout)}"
     return read_outcomes(file), ""
-
-
-def _watched(
-    environment: Environment,
-    arguments: Sequence[str],
-    timeout: float | None,
-    look: Callable[[], None],
-) -> _Ended:
-    """Run a command until it ends or runs out of time; no process is left running."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
-        process = environment.start(arguments, output)
-        until = None if timeout is None else time.monotonic() + timeout
-        try:
-            while True:
-                try:
-                    process.wait(_LOOK_SECONDS)
-                    break
-                except subprocess.TimeoutExpired:
-                    look()
-                if until is not None and time.monotonic() > until:
-                    end_tree(psutil.Process(process.pid))
-                    return _Ended(process.wait(), _text(output), timed_out=True)
-        finally:
-            if process.poll() is None:
-                end_tree(psutil.Process(process.pid))
-                process.wait()
-        return _Ended(process.returncode, _text(output))
-
-
-def _text(output: IO[str]) -> str:
-    output.seek(0)
-    return output.read()
 
 
 def _progress(partial: Path) -> tuple[int, int]:
@@ -221,9 +175,11 @@ def _progress(partial: Path) -> tuple[int, int]:
     return len(found.results), found.header.planned if found.header else 0
 
 
-def _problem_of(ended: _Ended, timeout: float | None) -> str:
+def _problem_of(ended: Done, timeout: float | None) -> str:
     """The command's error message, its last line of output, or its signal."""
-    if ended.timed_out:
+    if ended.code is None:
+        return ended.why
+    if ended.why:
         return f"--timeout: its {timeout:g} seconds were over"
     # The command's parent process reports a signal as a shell does.
     number = -ended.code if ended.code < 0 else ended.code - _SIGNALLED

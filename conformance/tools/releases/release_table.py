@@ -9,7 +9,7 @@ from conformance.core.verdict import CaseResult
 from conformance.report.cost_table import moved_costs
 from conformance.report.history import MENDED, History, State, histories
 from conformance.report.matrix import GLYPHS
-from conformance.report.moved_streams import moved_streams
+from conformance.report.moved import moved_streams
 from conformance.tools.releases.cache_outcomes import changes as cache_changes
 from conformance.tools.releases.release_run import Column
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import subprocess
 import sys
 from datetime import datetime, timedelta
 
@@ -18,6 +17,7 @@ from packaging.utils import (
 
 from conformance.core.errors import ReleaseError
 from conformance.core.http_clients import client
+from conformance.core.processes import run_to_end
 from conformance.core.user_files import parse_object
 from conformance.tools.releases.pins import Release
 
@@ -82,6 +82,5 @@ def index() -> str:
 
 def _pip(*arguments: str) -> str:
     """The output of pip; empty if it fails."""
-    command = [sys.executable, "-m", "pip", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return "" if done.returncode else done.stdout
+    done = run_to_end([sys.executable, "-m", "pip", *arguments])
+    return done.output if done.good else ""

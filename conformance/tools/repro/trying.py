@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from conformance.core.errors import NoScriptError
 from conformance.core.library_source import source_folders
+from conformance.core.processes import run_to_end
 from conformance.tools.repro.found import Found
 from conformance.tools.repro.refusing import Reason
 from conformance.tools.repro.script import write_scripts
@@ -20,7 +20,7 @@ _SECONDS = 120
 
 @dataclass(frozen=True)
 class Tried:
-    """The result of a script: its exit code, ``None`` if it took too long, and its output."""
+    """The result of a script: its output, and its exit code; ``None`` if it was ended."""
 
     code: int | None
     output: str
@@ -68,19 +68,17 @@ def try_script(text: str, *, python: str = sys.executable, plugin: bool = False)
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         file = Path(folder) / "repro.py"
         file.write_text(text, encoding="utf-8")
-        try:
-            done = subprocess.run(
-                [python, *([] if plugin else ["-P"]), "-s", str(file)],
-                capture_output=True,
-                text=True,
-                timeout=_SECONDS,
-                check=False,
-                cwd=folder,
-                env=_environment(plugin=plugin),
-            )
-        except subprocess.TimeoutExpired:
-            return Tried(None, f"no end after {_SECONDS} s")
-    return Tried(done.returncode, (done.stdout + _quiet(done.stderr)).strip())
+        done = run_to_end(
+            [python, *([] if plugin else ["-P"]), "-s", str(file)],
+            seconds=_SECONDS,
+            folder=Path(folder),
+            environment=_environment(plugin=plugin),
+        )
+    if done.code is None:
+        return Tried(None, done.why)
+    if done.why:
+        return Tried(None, f"no end after {_SECONDS} s")
+    return Tried(done.code, (done.output + _quiet(done.errors)).strip())
 
 
 def _environment(*, plugin: bool) -> dict[str, str]:

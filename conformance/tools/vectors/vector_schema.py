@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from conformance.report.result_schema import DIALECT, cleaned
+from conformance.report.jsonl import DIALECT, cleaned
 from conformance.tools.golden.format import Golden
 from conformance.tools.vectors.contents import Manifest, ScenarioFile
 from conformance.tools.vectors.records import Record

@@ -1,6 +1,5 @@
 """``run --explain-seconds``: failures are explained in processes that may hang or crash."""
 
-import subprocess
 import sys
 import time
 
@@ -13,6 +12,7 @@ from results_by_hand import make_finding, make_result
 
 from conformance.app.cli import auto_explain
 from conformance.app.cli.main import group
+from conformance.core import processes
 from conformance.core.verdict import Verdict
 from conformance.core.verdict import encode as encode_result
 from conformance.report import Outcome
@@ -47,7 +47,7 @@ def children(monkeypatch):
         family = arguments[1].split("/")[1]
         file = arguments[arguments.index("--json") + 1]
         text = encode(make_explanation())
-        return subprocess.Popen([sys.executable, "-c", SCRIPTS[family], file, text])
+        return processes.start([sys.executable, "-c", SCRIPTS[family], file, text])
 
     monkeypatch.setattr(auto_explain, "start_child", start)
     made_of = make_result().versions

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import jsonschema
 import pytest
 
-from conformance.report.result_schema import published_schema
+from conformance.report.jsonl import published_schema
 
 
 def test_each_case_is_a_line_of_the_published_schema(toy_run):

@@ -11,8 +11,8 @@ from checkpoint_folders import make_folder, quantized, sharded, write_tokenizer
 from click.testing import CliRunner
 
 from conformance.app.cli.main import group
-from conformance.app.cli.options import case_settings
 from conformance.app.pytest_plugin.setup import make_setup
+from conformance.app.run_settings import Settings
 from conformance.core import guarded_call
 from conformance.core.faults.declaration import Hits
 from conformance.power.faults import with_faults
@@ -50,13 +50,7 @@ def opened(folder, tmp_path, *scenarios, no_expectations=True, **more):
     """The setup of a run on a checkpoint, in this process."""
     given = Given(folder, cache=tmp_path / "cache", **more)
     return make_setup(
-        case_settings(
-            scenarios=scenarios,
-            checkpoint=given,
-            family_files=(),
-            expectations=None,
-            no_expectations=no_expectations,
-        )
+        Settings(scenarios=scenarios, checkpoint=given, use_expectations=not no_expectations)
     )
 
 

@@ -100,7 +100,7 @@ def test_a_broken_plugin_is_one_sentence(conformance, tmp_path):
 
 def test_the_plugins_that_come_with_the_package_fit_on_one_screen(start):
     """Of 100 columns, as a terminal would have them."""
-    wide = "import conformance.app.cli.show.lists as lists; lists._WIDE = 100; "
+    wide = "import conformance.app.cli.show_lists as lists; lists._WIDE = 100; "
     call = "from conformance.app.cli import main; main(['show', 'plugins'])"
     done = start("-c", wide + call, PYTHONPATH="")
     assert done.code == 0, done

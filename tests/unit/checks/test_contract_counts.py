@@ -198,7 +198,7 @@ def test_kept_tokens_that_are_computed_again():
 
 def test_every_contract_is_counted_by_some_function():
     script = Script()
-    names = tuple(contracts().by_name)
+    names = tuple(contracts())
     play = played(script, *names)
     assert {cost.contract for cost in costs(play)} <= set(names)
 

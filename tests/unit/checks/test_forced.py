@@ -45,30 +45,6 @@ def test_what_only_many_runs_of_the_noise_show_is_rounding():
     assert set(script.asked_thorough) == {"b"}
 
 
-def test_many_runs_that_show_no_more_change_nothing():
-    script = Script()
-    script.forced.move("b", 1, 0.5 * HOPELESS * NOISE)
-    (found,) = check_forced(script.play())
-    assert (found.verdict, found.request_id) == (Verdict.DRIFT, "b")
-
-
-def test_no_more_runs_for_what_no_rounding_can_explain():
-    script = Script()
-    script.forced.move("b", 1, 2 * HOPELESS * NOISE)
-    script.rare_noise = 1.0
-    assert len(check_forced(script.play())) == 1
-    assert script.asked_thorough == []
-
-
-def test_small_differences_in_most_steps_are_none():
-    script = Script()
-    for step in range(5):
-        script.forced.move("a", step, 2.5 * NOISE)
-    (found,) = check_forced(script.play())
-    assert (found.verdict, found.request_id, found.step) == (Verdict.DRIFT, "a", 0)
-    assert found.difference == pytest.approx(2.5 * NOISE, rel=0.05)
-
-
 def test_the_first_bad_step_is_reported_and_the_worst():
     script = Script()
     script.forced.move("a", 2, 1e-3)

@@ -23,10 +23,6 @@ def other_token(script, name, step, *, moved=0.0):
     return runner_up
 
 
-def test_a_right_play_has_no_finding():
-    assert check_free(Script().play()) == []
-
-
 def test_a_token_within_the_noise_is_a_tie():
     script = Script(margins={2: 1e-6})
     token = other_token(script, "a", 2, moved=2e-6)
@@ -38,14 +34,65 @@ def test_a_token_within_the_noise_is_a_tie():
     assert found.noise == pytest.approx(NOISE)
 
 
+def sampled(**filters):
+    return Sampler("library", {"temp": 0.7, **filters})
+
+
 @pytest.mark.parametrize(
-    ("margin", "verdict"),
-    [(1.9 * FACTOR * NOISE, Verdict.TIE), (2.2 * FACTOR * NOISE, Verdict.DIVERGED)],
+    ("margin", "sampler", "moved", "verdict"),
+    [
+        # The margin may be the noise of both tokens.
+        (1.9 * FACTOR * NOISE, None, 0.0, Verdict.TIE),
+        (2.2 * FACTOR * NOISE, None, 0.0, Verdict.DIVERGED),
+        # A sampled token depends on sums inside the sampler, so the margin decides nothing.
+        (1.0, sampled(), NOISE, Verdict.TIE),
+        (1e-6, sampled(), 0.0, Verdict.DIVERGED),
+        # But it may not be one that the filters forbid.
+        (1e-6, sampled(top_k=1), NOISE, Verdict.TIE),
+        (1.0, sampled(top_k=1), NOISE, Verdict.DIVERGED),
+        # Of two equal numbers a sort may put either first.
+        (0.0, sampled(top_p=0.01), 0.0, Verdict.TIE),
+        (1e-6, sampled(top_p=0.01), 0.0, Verdict.DIVERGED),
+    ],
 )
-def test_the_margin_may_be_the_noise_of_both_tokens(margin, verdict):
+def test_another_token_is_a_tie_or_a_divergence(margin, sampler, moved, verdict):
+    script = Script(margins={1: margin}, sampler=sampler)
+    other_token(script, "a", 1, moved=moved)
+    assert [f.verdict for f in check_free(script.play())] == [verdict]
+
+
+def test_near_tokens_do_not_excuse_numbers_beyond_the_noise():
+    script = Script(margins={2: 1e-6})
+    other_token(script, "a", 2)
+    script.free.move("a", 1, 0.01, token=0)
+    assert [f.verdict for f in check_free(script.play())] == [Verdict.DIVERGED]
+
+
+def test_only_the_first_other_token_of_a_free_run_is_reported():
+    """The third run is left to the check of stability, the forced one to others."""
+    script = Script()
+    script.forced.change("a", 1, token=7)
+    other_token(script, "a", 1)
+    other_token(script, "a", 3)
+    script.third = script.repeat_forced()
+    assert [(f.step, f.mode) for f in check_free(script.play())] == [(1, "free")]
+
+
+@pytest.mark.parametrize(
+    ("promised", "margin", "verdict"),
+    [
+        (True, 1e-6, Verdict.DIVERGED),
+        (False, 1e-6, Verdict.TIE),
+        (False, 1.0, Verdict.DIVERGED),
+    ],
+)
+def test_without_any_number_the_margin_decides_if_none_is_promised(promised, margin, verdict):
     script = Script(margins={1: margin})
     other_token(script, "b", 1)
-    assert [f.verdict for f in check_free(script.play())] == [verdict]
+    for step in range(3):
+        script.free.change("b", step, logprobs=None, token_logprob=None)
+    (found,) = check_free(script.play(full_logprobs=promised))
+    assert (found.verdict, found.difference) == (verdict, None)
 
 
 def test_a_margin_is_held_against_the_usual_noise_though_few_runs_explain_the_numbers():
@@ -78,80 +125,6 @@ def test_a_token_with_a_margin_is_a_divergence():
     assert (found.verdict, found.request_id, found.step) == (Verdict.DIVERGED, "b", 1)
     assert found.margin == pytest.approx(1.0, rel=1e-3)
     assert found.difference == pytest.approx(1.5, rel=1e-3)
-
-
-def test_near_tokens_do_not_excuse_numbers_beyond_the_noise():
-    script = Script(margins={2: 1e-6})
-    other_token(script, "a", 2)
-    script.free.move("a", 1, 0.01, token=0)
-    assert [f.verdict for f in check_free(script.play())] == [Verdict.DIVERGED]
-
-
-def test_only_the_first_other_token_of_a_request_is_reported():
-    script = Script()
-    other_token(script, "a", 1)
-    other_token(script, "a", 3)
-    assert [f.step for f in check_free(script.play())] == [1]
-
-
-def test_a_sampled_token_may_differ_where_a_number_moved():
-    """A sampled token depends on sums inside the sampler, so the margin decides nothing."""
-    script = Script(sampler=Sampler("library", {"temp": 1.0}))
-    other_token(script, "a", 1, moved=NOISE)
-    assert [f.verdict for f in check_free(script.play())] == [Verdict.TIE]
-
-
-def test_a_sampled_token_may_not_differ_on_equal_numbers():
-    script = Script(sampler=Sampler("library", {"temp": 1.0}), margins={1: 1e-6})
-    other_token(script, "a", 1)
-    assert [f.verdict for f in check_free(script.play())] == [Verdict.DIVERGED]
-
-
-@pytest.mark.parametrize(("margin", "verdict"), [(1e-6, Verdict.TIE), (1.0, Verdict.DIVERGED)])
-def test_a_sampled_token_that_filters_forbid_is_a_divergence_though_a_number_moved(margin, verdict):
-    script = Script(margins={1: margin}, sampler=Sampler("library", {"temp": 0.7, "top_k": 1}))
-    other_token(script, "a", 1, moved=NOISE)
-    assert [f.verdict for f in check_free(script.play())] == [verdict]
-
-
-def test_a_forced_run_is_not_looked_at():
-    script = Script()
-    script.forced.change("a", 1, token=7)
-    assert check_free(script.play()) == []
-
-
-def test_without_any_number_another_token_is_a_divergence():
-    script = Script(margins={1: 1e-6})
-    other_token(script, "b", 1)
-    for step in range(3):
-        script.free.change("b", step, logprobs=None, token_logprob=None)
-    (found,) = check_free(script.play())
-    assert found.verdict is Verdict.DIVERGED
-    assert found.difference is None
-
-
-@pytest.mark.parametrize(("margin", "verdict"), [(1e-6, Verdict.TIE), (1.0, Verdict.DIVERGED)])
-def test_where_no_number_is_promised_the_margin_decides(margin, verdict):
-    script = Script(margins={1: margin})
-    other_token(script, "b", 1)
-    for step in range(3):
-        script.free.change("b", step, logprobs=None, token_logprob=None)
-    (found,) = check_free(script.play(full_logprobs=False))
-    assert found.verdict is verdict
-
-
-def test_the_third_run_is_left_to_the_check_of_stability():
-    script = Script()
-    script.free, script.third = script.repeat_forced(), script.free
-    script.third.change("a", 1, token=7)
-    assert check_free(script.play()) == []
-
-
-@pytest.mark.parametrize(("margin", "verdict"), [(0.0, Verdict.TIE), (1e-6, Verdict.DIVERGED)])
-def test_of_two_equal_numbers_a_sort_may_put_either_first(margin, verdict):
-    script = Script(margins={1: margin}, sampler=Sampler("library", {"temp": 0.7, "top_p": 0.01}))
-    script.free.change("a", 1, token=(script.want["a"].tokens[1] + 1) % 8)
-    assert [finding.verdict for finding in check_free(script.play())] == [verdict]
 
 
 @pytest.mark.parametrize(("first_differs", "reported"), [(True, ["a"]), (False, ["b"])])

@@ -8,54 +8,31 @@ from conformance.checks.nonfinite import check_nonfinite
 from conformance.core.verdict import Verdict
 
 
-def test_a_right_play_has_no_finding():
-    assert check_nonfinite(Script().play()) == []
+@pytest.mark.parametrize(
+    ("planted", "token", "words"),
+    [
+        (np.nan, 3, "1 NaN and 0 +inf of 8"),
+        (np.inf, 3, "0 NaN and 1 +inf of 8"),
+        (-np.inf, None, "0 NaN and 0 +inf of 8"),  # of all tokens: no distribution
+        (-np.inf, 3, ""),  # a masked token is a number
+    ],
+)
+@pytest.mark.parametrize("run", ["forced", "free", "third"])
+def test_the_first_step_that_has_one_is_reported(run, planted, token, words):
+    script = Script()
+    take = script.repeat_forced() if run == "third" else getattr(script, run)
+    for step in (1, 2):
+        take.move("b", step, planted, token=token)
+    found = [
+        (f.verdict, f.request_id, f.step, f.row, f.got) for f in check_nonfinite(script.play())
+    ]
+    assert found == ([(Verdict.NAN, "b", 1, 1, words)] if words else [])
 
 
 @pytest.mark.parametrize(
-    ("planted", "words"),
-    [
-        (np.nan, "1 NaN and 0 +inf of 8"),
-        (np.inf, "0 NaN and 1 +inf of 8"),
-    ],
+    ("number", "found"), [(float("nan"), [("a", 2, "1 NaN and 0 +inf of 1")]), (None, [])]
 )
-def test_one_entry_is_enough(planted, words):
+def test_the_chosen_tokens_logprob_is_looked_at_where_it_is_all_there_is(number, found):
     script = Script()
-    script.forced.move("b", 1, planted, token=3)
-    script.forced.move("b", 2, planted, token=3)
-    (found,) = check_nonfinite(script.play())
-    assert found.verdict is Verdict.NAN
-    assert (found.request_id, found.step, found.row, found.mode) == ("b", 1, 1, "forced")
-    assert found.got == words
-
-
-def test_all_minus_infinity_is_no_distribution():
-    script = Script()
-    script.free.move("a", 0, -np.inf)
-    (found,) = check_nonfinite(script.play())
-    assert (found.verdict, found.request_id, found.step) == (Verdict.NAN, "a", 0)
-
-
-def test_a_masked_token_is_a_number():
-    script = Script()
-    script.forced.move("b", 1, -np.inf, token=3)
-    assert check_nonfinite(script.play()) == []
-
-
-def test_the_chosen_tokens_logprob_is_looked_at_where_it_is_all_there_is():
-    script = Script()
-    script.free.change("a", 2, logprobs=None, token_logprob=float("nan"))
-    (found,) = check_nonfinite(script.play())
-    assert (found.request_id, found.step, found.got) == ("a", 2, "1 NaN and 0 +inf of 1")
-
-
-def test_the_third_run_is_looked_at_too():
-    script = Script()
-    script.repeat_forced().move("a", 0, np.nan)
-    assert [f.verdict for f in check_nonfinite(script.play())] == [Verdict.NAN]
-
-
-def test_a_token_without_any_number_has_none_that_is_wrong():
-    script = Script()
-    script.free.change("a", 2, logprobs=None, token_logprob=None)
-    assert check_nonfinite(script.play()) == []
+    script.free.change("a", 2, logprobs=None, token_logprob=number)
+    assert [(f.request_id, f.step, f.got) for f in check_nonfinite(script.play())] == found

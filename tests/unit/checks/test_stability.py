@@ -14,44 +14,38 @@ def bits(script):
     return same_bits(play, play.traces[0], play.traces[1])
 
 
-def test_a_right_play_gives_the_same_bits():
-    assert bits(Script())
-
-
-def test_one_bit_is_another():
-    script = Script()
-    script.free.move("a", 4, np.float32(1e-6), token=1)
-    assert not bits(script)
-
-
-def test_another_token_or_a_shorter_stream_is_not_the_same():
-    script = Script()
-    script.free.change("a", 4, token=7)
-    assert not bits(script)
-    script = Script()
-    moment, place = script.free.event("b", 2)
+def shorten(take):
+    moment, place = take.event("b", 2)
     del moment.events[place]
-    assert not bits(script)
 
 
-def test_equal_nan_is_the_same():
+@pytest.mark.parametrize(
+    ("change", "at"),
+    [
+        (lambda take: None, None),
+        (lambda take: take.move("b", 2, np.nan, token=1), ("b", 2)),
+        (lambda take: take.change("b", 2, token=7), ("b", 2)),
+        (shorten, ("b", 0)),  # one that is only shorter differs from its beginning on
+    ],
+)
+def test_another_number_or_token_or_length_is_another_run(change, at):
+    script = Script()
+    change(script.free)
+    assert bits(script) is (at is None)
+    assert check_stability(script.play()) == [], "two runs are no repetition"
+    script = Script()
+    change(script.repeat_forced())
+    found = [(f.request_id, f.step, f.difference) for f in check_stability(script.play())]
+    assert found == ([] if at is None else [(*at, np.inf)])
+
+
+def test_one_bit_is_another_and_equal_nan_is_the_same():
     script = Script()
     for take in (script.forced, script.free):
         take.move("a", 2, np.nan, token=1)
     assert bits(script)
-
-
-def test_two_runs_are_no_repetition():
-    script = Script()
-    script.free.move("a", 2, 1.0)
-    assert check_stability(script.play()) == []
-
-
-def test_a_third_run_like_the_first_is_stable():
-    script = Script()
-    script.free.move("a", 2, 1.0)
-    script.repeat_forced()
-    assert check_stability(script.play()) == []
+    script.free.move("a", 4, np.float32(1e-6), token=1)
+    assert not bits(script)
 
 
 @pytest.mark.parametrize(
@@ -66,20 +60,6 @@ def test_a_third_run_unlike_the_first_by_more_than_the_floor_is_unstable(by, uns
         assert (found.request_id, found.step, found.row) == ("b", 1, 1)
         assert found.difference == pytest.approx(by, rel=0.05)
         assert found.noise == pytest.approx(NOISE)
-
-
-def test_nan_in_one_of_the_runs_is_unstable():
-    script = Script()
-    script.repeat_forced().move("a", 0, np.nan, token=2)
-    (found,) = check_stability(script.play())
-    assert (found.step, found.difference) == (0, np.inf)
-
-
-def test_other_tokens_are_unstable():
-    script = Script()
-    script.repeat_forced().change("b", 2, token=7)
-    (found,) = check_stability(script.play())
-    assert (found.request_id, found.step, found.difference) == ("b", 2, np.inf)
 
 
 def test_a_failed_run_is_no_repetition():
@@ -100,15 +80,6 @@ def test_chosen_logprobs_are_compared_where_they_are_all_there_is():
     third.change("b", 2, token_logprob=-9.0)
     (found,) = check_stability(script.play())
     assert (found.request_id, found.step) == ("b", 2)
-
-
-def test_a_stream_that_is_only_shorter_differs_from_its_beginning_on():
-    script = Script()
-    third = script.repeat_forced()
-    moment, place = third.event("b", 2)
-    del moment.events[place]
-    (found,) = check_stability(script.play())
-    assert (found.request_id, found.step, found.difference) == ("b", 0, np.inf)
 
 
 def test_the_worst_difference_is_reported_with_the_first_step():

@@ -13,6 +13,7 @@ import pytest
 
 from conformance.core import guarded_call as module
 from conformance.core.guarded_call import EndedError, Limits, NotBegunError, guarded_call
+from conformance.core.processes import Child
 
 LIMITS = Limits(60, 2**30)
 
@@ -65,10 +66,10 @@ def test_what_it_printed_last_is_part_of_the_reason():
 
 @pytest.mark.usefixtures("_no_process_is_left", "_either")
 def test_ctrl_c_ends_the_call(monkeypatch):
-    def interrupted(child):
+    def interrupted(child, seconds):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_is_over", interrupted)
+    monkeypatch.setattr(Child, "over", interrupted)
     with pytest.raises(KeyboardInterrupt):
         guarded_call(time.sleep, 60, limits=LIMITS)
 

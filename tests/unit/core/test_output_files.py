@@ -49,11 +49,18 @@ def test_a_device_stays_one():
     assert not os.path.isfile("/dev/null")  # noqa: PTH113
 
 
-def test_what_fails_leaves_the_old_file(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("place", "name", "error"),
+    [(output_files.os, "fsync", OSError), (output_files.Path, "replace", KeyboardInterrupt)],
+)
+def test_what_fails_leaves_the_old_file(tmp_path, monkeypatch, place, name, error):
+    def fails(*_):
+        raise error
+
     path = tmp_path / "a"
     path.write_text("old")
-    monkeypatch.setattr(output_files.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "")))
-    with pytest.raises(OSError):  # noqa: PT011
+    monkeypatch.setattr(place, name, fails)
+    with pytest.raises(error):
         write_whole(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

@@ -2,12 +2,13 @@
 
 import struct
 import sys
+import time
 
 import psutil
 import pytest
 from started_processes import starter
 
-from conformance.core.processes import _footprint, describe_exit, end_tree, memory_of
+from conformance.core.processes import _footprint, describe_exit, end_tree, memory_of, run_to_end
 
 
 @pytest.fixture
@@ -68,3 +69,48 @@ def test_an_exit_code_is_said_in_words():
     assert describe_exit(3) == "exit status 3"
     assert describe_exit(-11) == "signal SIGSEGV"
     assert describe_exit(-63) == "signal 63"
+
+
+def python(code, **options):
+    return run_to_end([sys.executable, "-c", code], **options)
+
+
+def test_a_command_runs_to_its_end():
+    done = python("import sys; print('out'); print('no', file=sys.stderr); sys.exit(3)")
+    assert (done.code, done.output, done.errors, done.why) == (3, "out\n", "no\n", "")
+    assert (done.good, done.last_line) == (False, "no")
+    together = python("import sys; print('out'); print('no', file=sys.stderr)", apart=False)
+    assert together.good
+    assert {*together.output.split()} == {"out", "no"}
+    assert python("import os; os.abort()").code == -6
+
+
+def test_a_command_that_is_not_there_is_said():
+    done = run_to_end(["no-such-program"])
+    assert (done.code, done.good) == (None, False)
+    assert done.why == "cannot be started: No such file or directory"
+
+
+FAMILY = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print(1, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_command_ends_with_its_children_when_its_time_is_over():
+    before = {*psutil.Process().children(recursive=True)}
+    began = time.monotonic()
+    done = python(FAMILY, seconds=1.0)
+    assert (done.why, done.output, done.good) == ("takes more than 1 seconds", "1\n", False)
+    done = python(FAMILY, go_on=lambda: False)
+    assert (done.why, done.code) == ("is no longer needed", -9)
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        python(FAMILY, go_on=interrupted)
+    assert time.monotonic() - began < 30
+    assert {*psutil.Process().children(recursive=True)} <= before

@@ -1,7 +1,6 @@
 """A trace puts together per request what steps gave out one by one."""
 
 import numpy as np
-import pytest
 
 from conformance.core.forward_calls import ForwardCall
 from conformance.core.schedule import Arrival, Request, Schedule, Stage
@@ -84,9 +83,3 @@ def test_in_stage_names_the_requests_that_were_there():
 def test_a_failure_reads_as_one_line():
     failure = Failure("ValueError", "no", "mlx_lm/generate.py:3", "step 2")
     assert str(failure) == "ValueError: no [mlx_lm/generate.py:3, in step 2]"
-
-
-@pytest.mark.parametrize("name", ["mode", "steps"])
-def test_a_trace_cannot_be_changed(name):
-    with pytest.raises(AttributeError):
-        setattr(FULL, name, None)

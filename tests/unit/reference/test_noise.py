@@ -55,18 +55,6 @@ def test_more_runs_are_never_narrower_and_hold_those_that_were_made():
         assert oracle.envelope(ask(), DEFAULT, None, runs=runs) is noise
 
 
-def test_many_runs_at_once_are_those_that_are_made_one_after_the_other():
-    stepwise, at_once = oracle_of(ToyLibrary()), oracle_of(ToyLibrary())
-    for oracle in (stepwise, at_once):
-        oracle.solo(ask(), DEFAULT, None)
-    stepwise.envelope(ask(), DEFAULT, None, runs=FEW_RUNS)
-    noise = stepwise.envelope(ask(), DEFAULT, None)
-    whole = at_once.envelope(ask(), DEFAULT, None)
-    assert np.array_equal(noise.top, whole.top)
-    assert np.array_equal(noise.full, whole.full)
-    assert (noise.floor, noise.few) == (whole.floor, False)
-
-
 def test_few_runs_of_a_shorter_stream_are_not_those_of_a_longer():
     library = ToyLibrary()
     oracle = oracle_of(library)
@@ -77,15 +65,6 @@ def test_few_runs_of_a_shorter_stream_are_not_those_of_a_longer():
     before = library.passes
     assert len(oracle.envelope(longer, DEFAULT, None).full) == MIN_STEPS + 2
     assert library.passes - before == PERTURBED_RUNS + 1
-
-
-def test_a_longer_stream_is_measured_anew():
-    oracle = oracle_of(ToyLibrary())
-    oracle.solo(ask(), DEFAULT, None)
-    oracle.envelope(ask(), DEFAULT, None)
-    oracle.solo(ask(max_tokens=MIN_STEPS + 2), DEFAULT, None)
-    longer = oracle.envelope(ask(max_tokens=MIN_STEPS + 2), DEFAULT, None)
-    assert len(longer.full) == MIN_STEPS + 2
 
 
 def test_a_perturbation_that_moves_nothing_is_an_error():

@@ -172,12 +172,6 @@ def test_a_continued_request_sees_what_was_before_it(request_, produced):
     assert np.array_equal(got.logprobs, whole.logprobs)
 
 
-def test_continuations_from_other_places_are_other_streams():
-    oracle = oracle_of(ToyLibrary())
-    one, two = (oracle.solo(r, DEFAULT, CHAIN) for r in (TO_THE_END, FROM_TWO))
-    assert not np.array_equal(one.logprobs[0], two.logprobs[0])
-
-
 @pytest.mark.parametrize("by", ["max_tokens", "stop"])
 def test_a_continuation_of_a_source_that_ends_elsewhere_is_another_stream(by):
     oracle = oracle_of(ToyLibrary())

@@ -140,21 +140,6 @@ def test_a_damaged_file_is_reported_and_made_again(opened, written, reports, dam
     assert len(reports) == 1
 
 
-def test_an_interrupted_write_leaves_the_old_file(opened, written, monkeypatch):
-    before = written.read_bytes()
-    file = confirmed(opened())
-    file.cache.streams["new", 7] = SECOND
-
-    def interrupted(self, target):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("pathlib.Path.replace", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        file.save()
-    assert written.read_bytes() == before
-    assert list(written.parent.iterdir()) == [written]
-
-
 def test_a_folder_that_cannot_be_written_raises_and_reads_as_empty(tmp_path, reports):
     (tmp_path / "file").write_text("in the way")
     file = OracleFile(

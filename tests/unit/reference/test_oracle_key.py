@@ -57,12 +57,6 @@ def test_a_file_of_the_library_s_package_changes_it(package, key):
     assert key() not in (before, changed)
 
 
-def test_what_an_installed_package_brings_beside_code_changes_it(package, key):
-    before = key()
-    (package / "read.me").write_text("data")
-    assert key() != before
-
-
 @pytest.mark.parametrize("folder", ["core", "backend", "reference"])
 def test_what_decodes_a_request_changes_it_and_a_check_does_not(package, key, tmp_path, folder):
     before = key()
@@ -96,27 +90,10 @@ def test_config_and_recipe_change_it(package, key):
     assert len({key(), key(of=config), key(of=recipe)}) == 3
 
 
-def test_a_model_file_beside_the_family_changes_it(package, key, tmp_path):
-    facts = msgspec.structs.replace(family().facts, model_file="model.py")
-    own = msgspec.structs.replace(family(), facts=facts, path=str(tmp_path / "own.json"))
-    (tmp_path / "model.py").write_text("a = 1\n")
-    before = key(of=own)
-    (tmp_path / "model.py").write_text("a = 2\n")
-    assert key(of=own) != before
-
-
 def test_versions_and_device_change_it(package, key):
     newer = type("Forge", (Forge,), {"versions": lambda self: {"toy": "2"}})
     elsewhere = type("Forge", (Forge,), {"device": lambda self: "slide rule"})
     assert len({key(), key(newer()), key(elsewhere())}) == 3
-
-
-@pytest.mark.parametrize("name", ["MLX_ENABLE_TF32", "OMP_NUM_THREADS", "OPENBLAS_CORETYPE"])
-def test_a_setting_changes_it(package, key, monkeypatch, name):
-    monkeypatch.delenv(name, raising=False)
-    before = key()
-    monkeypatch.setenv(name, "0")
-    assert key() != before
 
 
 def test_a_rebuilt_binary_changes_it(package, key):

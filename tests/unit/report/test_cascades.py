@@ -1,7 +1,7 @@
 """Failures with one cause are one finding, and a known defect is never its headline."""
 
 from conformance.core.verdict import Finding, Verdict
-from conformance.report.cascades import MANY, by_case, cascades
+from conformance.report.cascades import MANY, ODD_ONE_OUT, by_case, cascades, headline
 from conformance.report.explanation import Explanation, Where
 from conformance.report.message import DIAGNOSIS
 
@@ -195,3 +195,35 @@ def test_each_unexpected_case_is_in_one_finding(result, finding):
 
 def test_nothing_unexpected_nothing_found(result):
     assert of(result(), result("e/a/ragged/d/0", Verdict.DRIFT, expected=True, known="x")) == ()
+
+
+# The one sentence about failures with one cause --------------------------------------------------
+
+
+def bad(result, finding, *more, case="e/a/ragged/d/0", **changes):
+    return result(case, Verdict.DRIFT, evidence=(finding(**changes), *more))
+
+
+def test_engine_and_dtype_are_named_where_a_run_has_several(result, finding):
+    one = (bad(result, finding),)
+    assert headline(one, None).startswith("a: 1 case fails, at `ragged`: ")
+    assert headline(one, None, lanes={("e", "d"), ("f", "d")}).startswith("a (e): ")
+    assert headline(one, None, lanes={("e", "d"), ("e", "h")}).startswith("a (d): ")
+
+
+def test_it_is_one_line_and_not_a_long_one(result, finding):
+    text = headline((bad(result, finding, what="one\n\ntwo. " * 200),), None)
+    assert "\n" not in text
+    assert len(text) < 300
+    assert "one two" in text
+
+
+def test_a_single_stream_that_stands_alone_is_said(result, finding):
+    alone = Finding(Verdict.EXACT, DIAGNOSIS, f"{ODD_ONE_OUT}: every engine gives token 5")
+    text = headline((bad(result, finding, alone),), None)
+    assert text.endswith(". The single stream is the odd one out.")
+
+
+def test_a_verdict_without_a_finding_is_said_as_it_is(result):
+    text = headline((result("e/a/ragged/d/0", Verdict.HANG),), None)
+    assert text == "a: 1 case fails, at `ragged`: the verdict is hang, without a finding."

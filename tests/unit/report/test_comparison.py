@@ -1,10 +1,11 @@
 """Two runs compared."""
 
 import pytest
+from results_by_hand import make_result
 
 from conformance.core.errors import ResultError
 from conformance.core.verdict import ScheduleResult, Verdict
-from conformance.report.comparison import Kind, compare
+from conformance.report.comparison import Kind, compare, versions_of
 
 CASE = "mlx_lm/llama/ragged/float32/0"
 
@@ -98,3 +99,11 @@ def test_a_known_defect_that_shows_otherwise_is_reported_and_is_no_regression(re
     (change,) = found.changes
     assert (change.kind, found.same, found.regressed) == (Kind.MOVED, 0, False)
     assert change.text == "diverged (known: a): 0.1 -> 0.5 nats off"
+
+
+def test_versions_of_several_runs_are_all_reported():
+    results = [
+        make_result(versions={"mlx": "1"}),
+        make_result(versions={"mlx": "2"}, device="gpu"),
+    ]
+    assert versions_of(results) == {"device": ["cpu (made by hand)", "gpu"], "mlx": ["1", "2"]}

@@ -41,7 +41,7 @@ def test_the_worst_count_of_an_engine_is_shown():
     assert found["positions", "mlx_lm"].cost.count == 1.24
     assert found["positions", "mlx_vlm"].case == other
     assert found["rows", "mlx_lm"] is None
-    assert {name for name, _ in found} == set(contracts().by_name)
+    assert {name for name, _ in found} == set(contracts())
 
 
 def test_markdown_names_the_case_that_breaks_a_contract():

@@ -1,17 +1,29 @@
 """Result files."""
 
+import json
+import math
 import os
 import re
 import resource
 from pathlib import Path
 
+import jsonschema
 import msgspec
 import pytest
+from results_by_hand import make_finding, make_result
 
 from conformance.core.errors import ResultError
 from conformance.core.run_header import RunHeader
-from conformance.core.verdict import encode
-from conformance.report.jsonl import ResultFile, read_results, read_run, write_results
+from conformance.core.verdict import ScheduleResult, Verdict, WitnessResult, encode
+from conformance.report.jsonl import (
+    ResultFile,
+    contradiction,
+    derived_schema,
+    published_schema,
+    read_results,
+    read_run,
+    write_results,
+)
 
 
 def test_until_it_is_finished_the_old_file_stays(result, tmp_path):
@@ -163,3 +175,105 @@ def test_a_header_that_is_none_is_refused(tmp_path, line):
     (tmp_path / "r.jsonl").write_text(line + "\n")
     with pytest.raises(ResultError, match="planned"):
         read_run(tmp_path / "r.jsonl")
+
+
+# Lines of a result file that deny themselves -----------------------------------------------------
+
+WRONG = ScheduleResult("a", Verdict.DIVERGED)
+RULE = make_finding(Verdict.DIVERGED, check="expectations")
+GL = "ImportError: libGL.so.1: cannot open shared object file: No such file"
+LACKS = make_finding(Verdict.UNSUPPORTED, got=GL)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        make_result(),
+        make_result(verdict=Verdict.DIVERGED),
+        make_result(verdict=Verdict.DIVERGED, expected=True, known="x", schedules=(WRONG,)),
+        make_result(evidence=(make_finding(Verdict.DIVERGED, mended="x"),)),
+        make_result(expected=False, known="x", evidence=(RULE,)),
+        make_result(verdict=Verdict.UNSUPPORTED, expected=True, evidence=(LACKS,)),
+        make_result(verdict=Verdict.CRASH, schedules=(WRONG,)),
+    ],
+)
+def test_what_is_written_by_a_run_is_none(result):
+    assert contradiction(result) == ""
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (
+            make_result(evidence=(make_finding(),)),
+            "the verdict is exact, but that of a finding is diverged",
+        ),
+        (
+            make_result(schedules=(WRONG,)),
+            "the verdict is exact, but that of a schedule is diverged",
+        ),
+        (
+            make_result(verdict=Verdict.DRIFT, schedules=(WRONG,)),
+            "the verdict is drift, but that of a schedule is diverged",
+        ),
+        (
+            make_result(verdict=Verdict.DIVERGED, expected=True),
+            "'expected' is true, but diverged is the verdict and no defect is known",
+        ),
+        (
+            make_result(verdict=Verdict.UNSUPPORTED, expected=True),
+            "'expected' is true, but unsupported is the verdict and no defect is known",
+        ),
+        (
+            make_result(schedules=(ScheduleResult("a", Verdict.EXACT),), left_out=("a",)),
+            "the schedule 'a' was played and left out",
+        ),
+        (
+            make_result(witnesses=(WitnessResult("padding", ("b",)),)),
+            "'b' shows 'padding', but was not played",
+        ),
+    ],
+)
+def test_each_is_named(result, words):
+    assert contradiction(result) == words
+
+
+# The published schema is the one derived from the code -------------------------------------------
+
+VALIDATOR = jsonschema.Draft202012Validator(published_schema())
+
+
+def test_the_published_schema_follows_from_the_code():
+    message = "python -c 'from conformance.report.jsonl import *; print(schema_text(), end=\"\")'"
+    assert published_schema() == derived_schema(), f"write it anew: {message}"
+
+
+def test_it_is_a_valid_schema():
+    jsonschema.Draft202012Validator.check_schema(published_schema())
+
+
+def test_results_of_every_verdict_are_valid(result, finding):
+    for verdict in Verdict:
+        line = encode(result(verdict=verdict, evidence=(finding(verdict),)))
+        VALIDATOR.validate(json.loads(line))
+
+
+def test_numbers_that_are_not_finite_are_valid(result, finding):
+    bad = result(max_abs_diff=math.nan, ratio=math.inf, evidence=(finding(difference=math.nan),))
+    VALIDATOR.validate(json.loads(encode(bad)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"verdict": "fine"}, {"seed": "0"}, {"evidence": [{"what": "x"}]}, {"expected": None}],
+)
+def test_what_is_wrong_is_refused(result, change):
+    with pytest.raises(jsonschema.ValidationError):
+        VALIDATOR.validate(json.loads(encode(result())) | change)
+
+
+def test_nothing_that_is_needed_may_be_missing(result):
+    plain = json.loads(encode(result()))
+    for name in ("case", "verdict", "expected", "evidence", "versions", "device", "seconds"):
+        with pytest.raises(jsonschema.ValidationError):
+            VALIDATOR.validate({key: value for key, value in plain.items() if key != name})

@@ -5,9 +5,18 @@ import itertools
 import pytest
 
 from conformance.core.verdict import MendedResult, Verdict
-from conformance.report.column_heads import MOST_LINES
 from conformance.report.matrix import matrices
-from conformance.report.terminal_matrix import FEW_FAMILIES, legend_text, matrix_text, style_of
+from conformance.report.terminal_matrix import (
+    FEW_FAMILIES,
+    MOST_LINES,
+    broken,
+    head_lines,
+    is_cut,
+    legend_text,
+    letters_for,
+    matrix_text,
+    style_of,
+)
 from conformance.scenarios import LADDER
 
 SCENARIOS = [f"scenario_{n:02}" for n in range(30)]
@@ -100,3 +109,45 @@ def test_the_legend_has_the_mark_of_what_is_right_once_mended(result):
     assert "' known, right once mended" in legend_text([found], 80).plain
     assert "once mended" not in legend_text(matrices([plain]), 80).plain
     assert style_of(found.rows[0].cells[0]) != style_of(found.rows[1].cells[0])
+
+
+# Names of columns broken into the lines of their heads -------------------------------------------
+
+NAMES = [scenario.name for scenario in LADDER]
+
+
+@pytest.mark.parametrize(
+    ("name", "letters", "lines"),
+    [
+        ("ragged", 3, ["rag", "ged"]),
+        ("ragged", 5, ["rag", "ged"]),
+        ("ragged", 6, ["ragged"]),
+        ("early_finish", 4, ["ear", "ly", "fin", "ish"]),
+        ("media_in_pieces", 3, ["med", "ia", "in", "pie", "ces"]),
+        ("a_b_c_d_efg_hi", 3, ["abc", "def", "ghi"]),
+        ("one_two_three_four_five", 3, ["one", "two", "thr", "eef", "ou."]),
+        ("", 3, []),
+    ],
+)
+def test_a_name_is_broken_at_its_words_and_these_evenly(name, letters, lines):
+    assert broken(name, letters) == lines
+    assert is_cut(name, letters) == any(line.endswith(".") for line in lines)
+
+
+def test_no_scenario_of_the_ladder_is_cut_even_where_it_is_narrowest():
+    assert not any(is_cut(name, 3) for name in NAMES)
+    assert max(len(broken(name, 3)) for name in NAMES) <= MOST_LINES
+
+
+@pytest.mark.parametrize(("room", "letters"), [(200, 6), (147, 6), (120, 5), (60, 5), (19, 3)])
+def test_lines_are_as_long_as_the_same_number_of_blocks_allows(room, letters):
+    found = [f"abcdef_{number:02}" for number in range(20)]
+    assert letters_for(found, room) == letters
+
+
+def test_heads_end_at_the_same_line():
+    assert list(head_lines(["wide", "early_finish"], 5)) == [
+        "      early",
+        "      fin",
+        "wide  ish",
+    ]

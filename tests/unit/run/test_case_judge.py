@@ -4,37 +4,17 @@ from types import SimpleNamespace
 
 import pytest
 from miniatures.library import ForgetfulLibrary, ToyLibrary
-from miniatures.model import VOCAB
-from miniatures.right import ContinuousBatching
+from miniatures.sessions import padding_is_masked, toy_family, toy_session
 from miniatures.wrong import AttendsToPadding
 from results_by_hand import make_finding, make_result
 
 from conformance.checks.expectations import Defect, Expectations
-from conformance.core.family import Checkpoint, Facts, Family
-from conformance.core.faults.patching import replace, together
-from conformance.core.mends import mend
+from conformance.core.family import Checkpoint, Family
 from conformance.core.verdict import CaseId, ScheduleResult, Verdict
 from conformance.run.case_judge import CaseJudge
 from conformance.run.diagnosis import CHECK
-from conformance.run.registry import Registry
-from conformance.run.session import Session
-from conformance.scenarios import LADDER
 
 RAGGED = CaseId("wrong", "mine", "ragged", "float32", 0)
-
-
-@mend("padding-attended")
-def padding_is_masked(hits):
-    """No padding is fed."""
-
-    def feed(self, row, piece, *, padding):
-        hits.hit_if(padding)
-        ContinuousBatching.feed(self, row, piece, padding=padding)
-
-    return together(
-        replace(AttendsToPadding, "feed", feed),
-        replace(AttendsToPadding, "offsets", ContinuousBatching.offsets),
-    )
 
 
 def entry(*families, **changes):
@@ -45,19 +25,11 @@ def entry(*families, **changes):
 
 def judge_of(*entries, engine=AttendsToPadding, library=ToyLibrary, checkpoint=None, **options):
     """A judge, and what ``RAGGED`` gives as released; the family's module is ``calm``."""
-    family = Family("mine", Facts(library="toy", module="calm"), {"vocab_size": VOCAB})
+    family = toy_family("mine", module="calm")
     if checkpoint is not None:
         family = Family(family.name, family.facts, family.config, checkpoint=checkpoint)
-    session = Session(
-        Registry(
-            libraries={"toy": library()},
-            families={("toy", "mine"): family},
-            engines={"wrong": type("Wrong", (engine,), {"name": "wrong"})},
-            scenarios={one.name: one for one in LADDER},
-            faults={},
-            plugins=(),
-            mends={padding_is_masked.key: padding_is_masked},
-        )
+    session = toy_session(
+        {"wrong": engine}, library=library(), families=[family], mends=[padding_is_masked]
     )
     return CaseJudge(session, Expectations(entries), **options), session.run(RAGGED)
 

@@ -2,36 +2,19 @@
 
 import pytest
 from miniatures.fakes import NeverPads
-from miniatures.library import ToyLibrary
-from miniatures.model import VOCAB
 from miniatures.right import AllAtOnce, ContinuousBatching
+from miniatures.sessions import toy_session
 from miniatures.wrong import AttendsToPadding, SaysUnsupported
 
-from conformance.core.family import Facts, Family
 from conformance.core.verdict import CaseId, Verdict
 from conformance.run.diagnosis import CHECK, conclusion, diagnose, opinions
-from conformance.run.registry import Registry
-from conformance.run.session import Session
-from conformance.scenarios import LADDER
-
-
-def engine(kind, name, *, opinion=False):
-    return type(kind.__name__, (kind,), {"name": name, "opinion": opinion})
 
 
 def session(*kinds):
-    engines = [engine(AttendsToPadding, "tested")]
-    engines += [engine(kind, f"sure{i}", opinion=True) for i, kind in enumerate(kinds)]
-    return Session(
-        Registry(
-            libraries={"toy": ToyLibrary()},
-            families={("toy", "calm"): Family("calm", Facts(library="toy"), {"vocab_size": VOCAB})},
-            engines={engine.name: engine for engine in engines},
-            scenarios={scenario.name: scenario for scenario in LADDER},
-            faults={},
-            plugins=(),
-        )
-    )
+    sure = {
+        f"sure{i}": type(kind.__name__, (kind,), {"opinion": True}) for i, kind in enumerate(kinds)
+    }
+    return toy_session({"tested": AttendsToPadding, **sure})
 
 
 def diagnosed(*kinds, scenario="ragged"):

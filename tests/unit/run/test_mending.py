@@ -4,21 +4,17 @@ import dataclasses
 
 import pytest
 from miniatures.library import ForgetfulLibrary, ToyLibrary
-from miniatures.model import VOCAB
 from miniatures.right import ContinuousBatching
+from miniatures.sessions import padding_is_masked, toy_session
 from miniatures.wrong import AttendsToPadding, LosesFirstToken
 
 from conformance.checks.expectations import Defect, Expectations
 from conformance.core.errors import Unsupported
-from conformance.core.family import Facts, Family
-from conformance.core.faults.patching import replace, together
+from conformance.core.faults.patching import replace
 from conformance.core.mends import mend
 from conformance.core.verdict import CaseId, Verdict
 from conformance.run.mending import CHECK, Mending
-from conformance.run.registry import Registry
-from conformance.run.session import Session
 from conformance.run.tiers import WHOLE, Tier
-from conformance.scenarios import LADDER
 
 
 def entry(name, verdict, scenario="ragged", **changes):
@@ -33,21 +29,6 @@ def entry(name, verdict, scenario="ragged", **changes):
         "verdicts": {scenario: Verdict(verdict)},
     }
     return Defect(**(fields | changes))
-
-
-@mend("padding-attended")
-def padding_is_masked(hits):
-    """No padding is fed."""
-
-    def feed(self, row, piece, *, padding):
-        hits.hit_if(padding)
-        right(self, row, piece, padding=padding)
-
-    right = ContinuousBatching.feed
-    return together(
-        replace(AttendsToPadding, "feed", feed),
-        replace(AttendsToPadding, "offsets", ContinuousBatching.offsets),
-    )
 
 
 @mend("padding-attended")
@@ -92,18 +73,7 @@ def play(
     *entries, mends, engine=AttendsToPadding, scenario="ragged", library=None, before=0, tier=WHOLE
 ):
     """The case as released and judged, and once more with what was mended."""
-    session = Session(
-        Registry(
-            libraries={"toy": library or ToyLibrary()},
-            families={("toy", "calm"): Family("calm", Facts(library="toy"), {"vocab_size": VOCAB})},
-            engines={"wrong": type("Wrong", (engine,), {"name": "wrong"})},
-            scenarios={one.name: one for one in LADDER},
-            faults={},
-            plugins=(),
-            mends={one.key: one for one in mends},
-        ),
-        tier=tier,
-    )
+    session = toy_session({"wrong": engine}, library=library, mends=mends, options={"tier": tier})
     case = CaseId("wrong", "calm", scenario, "float32", 0)
     expectations = Expectations(entries)
     released = expectations.apply(session.run(case))

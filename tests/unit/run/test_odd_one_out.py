@@ -3,19 +3,15 @@
 import msgspec
 import pytest
 from miniatures.library import ToyLibrary
-from miniatures.model import VOCAB
 from miniatures.right import ContinuousBatching
+from miniatures.sessions import toy_session
 from miniatures.wrong import AttendsToPadding
 
-from conformance.core.family import Facts, Family
 from conformance.core.verdict import MOST_FINDINGS, CaseId, Verdict
-from conformance.report.headline import ODD_ONE_OUT
+from conformance.report.cascades import ODD_ONE_OUT
 from conformance.run.diagnosis import diagnose
 from conformance.run.judging.judge import brief_for
 from conformance.run.odd_one_out import odd_one_out
-from conformance.run.registry import Registry
-from conformance.run.session import Session
-from conformance.scenarios import LADDER
 
 CASE = CaseId("tested", "calm", "ragged", "float32", 0)
 
@@ -37,17 +33,8 @@ class WithoutPass(Forgetful):
 
 def opened(library, kind):
     names = {"tested": False, "sure0": True, "sure1": True}
-    engines = {n: type(n, (kind,), {"name": n, "opinion": sure}) for n, sure in names.items()}
-    return Session(
-        Registry(
-            libraries={"toy": library},
-            families={("toy", "calm"): Family("calm", Facts(library="toy"), {"vocab_size": VOCAB})},
-            engines=engines,
-            scenarios={scenario.name: scenario for scenario in LADDER},
-            faults={},
-            plugins=(),
-        )
-    )
+    engines = {name: type(name, (kind,), {"opinion": sure}) for name, sure in names.items()}
+    return toy_session(engines, library=library)
 
 
 def said(library, kind=ContinuousBatching):

@@ -189,7 +189,6 @@ WRONG = pytest.mark.parametrize(
         ({"families": [family("a/b")]}, r"conformance_families\(\): the name 'a/b' must be"),
         ({"families": [family("far", "moon")]}, r"family 'far' is for library 'moon'"),
         ({"families": [family("calm")]}, r"family 'calm' exists already, plugin '.*' provides it"),
-        ({"families": [family("calm")]}, r"family 'calm' exists already, plugin '.*' provides"),
         ({"libraries": [Abacus()]}, r"library 'abacus' exists already"),
         ({"scenarios": [scenario("early", 9)]}, r"scenario 'early' exists already"),
         ({"scenarios": [lambda brief: ()]}, r"conformance_scenarios\(\) must return Scenario obj"),
@@ -209,6 +208,13 @@ WRONG = pytest.mark.parametrize(
         (
             {"engines": [engine(capabilities="forced")]},
             r"class Odd must declare its capabilities as a frozenset",
+        ),
+        *(
+            (
+                {"engines": [engine(packages=packages)]},
+                r"class Odd must declare packages as a tuple of names",
+            )
+            for packages in ("pluggy", ["pluggy"], (1,))
         ),
         (
             {"engines": [engine(prefix_reuse={"smallest": 16})]},
@@ -483,13 +489,3 @@ def test_results_have_the_versions_of_an_engines_own_packages():
 
     registry = build_registry([plugin(**WHOLE | {"engines": [Packaged]})])
     assert registry.versions_of("beads") == {"pluggy": version("pluggy")}
-
-
-@pytest.mark.parametrize("packages", ["pluggy", ["pluggy"], (1,)])
-def test_an_engine_declares_its_packages_as_a_tuple_of_names(packages):
-    class Wrong(Beads):
-        pass
-
-    Wrong.packages = packages
-    with pytest.raises(PluginError, match="must declare packages as a tuple of names"):
-        build_registry([plugin(**WHOLE | {"engines": [Wrong]})])

@@ -2,19 +2,14 @@
 
 import pytest
 from miniatures.library import ToyLibrary
-from miniatures.model import VOCAB
 from miniatures.right import ContinuousBatching
+from miniatures.sessions import toy_family, toy_session
 from miniatures.wrong import WRONG
 
 from conformance.core.errors import ModelError, Unsupported
-from conformance.core.family import Facts, Family
-from conformance.core.verdict import MOST_FINDINGS, CaseId, Verdict, decode, encode
+from conformance.core.verdict import CaseId, Verdict, decode, encode
 from conformance.plugins.servers.http import HttpLibrary
-from conformance.run.registry import Registry
 from conformance.run.session import Session
-from conformance.scenarios import LADDER
-
-ENGINES = (ContinuousBatching, *(engine for engine in WRONG))
 
 LACK = "libGL.so.1: cannot open shared object file: No such file or directory"
 
@@ -44,23 +39,9 @@ class Broken(ToyLibrary):
 
 @pytest.fixture
 def session():
-    engines = {}
-    for engine in ENGINES:
-        name = "right" if engine is ContinuousBatching else engine.__name__
-        engines[name] = type(engine.__name__, (engine,), {"name": name})
+    engines = {"right": ContinuousBatching} | {engine.__name__: engine for engine in WRONG}
     names = ("calm", "beyond", "torn", "lacking", "one", "two", "three")
-    return Session(
-        Registry(
-            libraries={"toy": Broken()},
-            families={
-                ("toy", n): Family(n, Facts(library="toy"), {"vocab_size": VOCAB}) for n in names
-            },
-            engines=engines,
-            scenarios={scenario.name: scenario for scenario in LADDER},
-            faults={},
-            plugins=(),
-        )
-    )
+    return toy_session(engines, library=Broken(), families=[toy_family(name) for name in names])
 
 
 def run(session, scenario="ragged", *, family="calm", engine="right", seed=0):
@@ -145,30 +126,6 @@ def test_a_server_that_fails_before_any_batch_is_no_library(session, monkeypatch
         monkeypatch.setattr(type(library), "blamed", HttpLibrary.blamed)
     (finding,) = run(session, "window").evidence
     assert finding.cause.startswith("the server, or what answers at its address, fails before")
-
-
-def test_evidence_comes_worst_first_and_is_bounded(session):
-    result = run(session, "wide", engine="HidesLogprobs")
-    assert result.verdict is Verdict.PROTOCOL
-    assert len(result.evidence) == MOST_FINDINGS
-    result = run(session, "ragged", engine="NanInPadding")
-    severities = [finding.verdict.severity for finding in result.evidence]
-    assert severities == sorted(severities, reverse=True)
-
-
-def test_a_finding_without_a_cause_gets_the_ingredient_of_its_rung(session):
-    result = run(session, "ragged", engine="RowZeroOffset")
-    drift = next(f for f in result.evidence if f.check == "forced")
-    assert drift.cause == "what this rung adds: prompts of unequal length: padding"
-    nan = run(session, "ragged", engine="NanInPadding").evidence[0]
-    assert nan.cause == "a padded or unwritten position took part in a sum"
-
-
-def test_the_first_bad_step_is_that_of_any_finding(session):
-    result = run(session, "ragged", engine="DriftsALittle")
-    assert result.first_bad_step == 0
-    late = run(session, "early_finish", engine="SwapsRowsAfterFilter")
-    assert late.first_bad_step > 0
 
 
 def test_time_is_booked_by_phase(session):

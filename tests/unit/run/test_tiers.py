@@ -6,9 +6,9 @@ import pytest
 
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Facts, Family
+from conformance.core.representatives import representatives
 from conformance.core.tier_names import QUICK, TIERS
-from conformance.run.registry import build_registry
-from conformance.run.tiers import WHOLE, Choice, Tier, read_served, read_tiers, tier
+from conformance.run.tiers import WHOLE, Choice, Tier, read_tiers, tier
 from conformance.scenarios.served import SERVED_SCENARIOS
 
 CHOICE = Choice(
@@ -83,12 +83,12 @@ def test_the_data_has_each_tier_but_the_full_one_and_leaves_less_out_of_the_defa
 
 
 def test_servers_play_one_family_of_each_kind():
-    served = read_served()
+    served = representatives()
     names = {scenario.name for scenario in SERVED_SCENARIOS}
-    assert set(served.of_first) < names
-    assert sum(map(len, served.families.values())) >= 6
+    assert set(served.served_by_first["scenarios"]) < names
+    assert sum(map(len, served.served.values())) >= 6
     some = Tier("default")
-    for library, chosen in served.families.items():
+    for library, chosen in served.served.items():
         first, *others = [Family(name, Facts(library=library), {}) for name in chosen]
         assert all(some.plays(first, name) for name in names)
         assert some.plays(others[0], "served_alone")
@@ -96,9 +96,3 @@ def test_servers_play_one_family_of_each_kind():
         unknown = Family("another", Facts(library=library), {})
         assert not some.plays(unknown, "served_alone")
         assert WHOLE.plays(unknown, "served_flood")
-
-
-def test_the_families_that_servers_play_exist():
-    families = build_registry().families
-    for library, chosen in read_served().families.items():
-        assert all((library, name) in families for name in chosen)

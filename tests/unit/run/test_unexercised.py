@@ -1,11 +1,11 @@
 """What an engine declares and nothing has used is named, where the whole ladder was selected."""
 
 import pytest
-from miniatures.library import ToyLibrary, family
+from miniatures.library import family
 from miniatures.right import ContinuousBatching
+from miniatures.sessions import toy_registry
 
 from conformance.core.engine import Capability
-from conformance.run.registry import Registry
 from conformance.run.selection import Selection, cases
 from conformance.run.session import Session
 from conformance.run.unexercised import unexercised
@@ -13,17 +13,9 @@ from conformance.scenarios import LADDER
 
 
 def registry(capabilities, *scenarios):
-    engine = type(
-        "Engine", (ContinuousBatching,), {"name": "mine", "capabilities": frozenset(capabilities)}
-    )
-    return Registry(
-        libraries={"toy": ToyLibrary()},
-        families={("toy", "toy"): family()},
-        engines={"mine": engine},
-        scenarios={s.name: s for s in LADDER if not scenarios or s.name in scenarios},
-        faults={},
-        plugins=(),
-    )
+    engine = type("Engine", (ContinuousBatching,), {"capabilities": frozenset(capabilities)})
+    chosen = [s for s in LADDER if not scenarios or s.name in scenarios]
+    return toy_registry({"mine": engine}, families=[family()], scenarios=chosen)
 
 
 def said(found, **selected):

@@ -5,9 +5,8 @@ import dataclasses
 import mlx.core as mx
 import msgspec
 import pytest
-from miniatures.fakes import OneByOne
 from miniatures.library import subject
-from miniatures.right import ContinuousBatching
+from miniatures.weighing import Weighs
 
 from conformance.core.engine import Capability
 from conformance.core.trace import KeptCache, KeptLayer
@@ -16,44 +15,11 @@ from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.scenarios.kept import HELD, KEPT
 
 
-class Weighs(ContinuousBatching):
-    """Its caches hold what they count, and wait for nothing."""
-
-    capabilities = ContinuousBatching.capabilities | {
-        Capability.WEIGHED,
-        Capability.PREFIX_CACHING,
-    }
-
-    def pending(self):
-        return 0
-
-    def give_up(self, request_id, *, computed):
-        return KeptCache(request_id, 64, 64)
-
-
-class CountsNoGraph(Weighs):
-    """Counts no graph."""
-
-    def pending(self):
-        return None
-
-
-class WeighsNothing(Weighs):
-    """Weighs no cache."""
-
-    def give_up(self, request_id, *, computed):
-        return None
-
-
 class KeepsEmptyCaches(Weighs):
     """Keeps caches with nothing in them."""
 
     def give_up(self, request_id, *, computed):
         return KeptCache(request_id, 0, 0)
-
-
-class WeighsOneByOne(Weighs, OneByOne):
-    """Has no batch whose buffers a row could keep."""
 
 
 class Grows(Weighs):
@@ -92,12 +58,6 @@ class KeepsThePiece(Weighs):
         return KeptCache("the shortest", 40_500, 80_500, layers)
 
 
-class StoresNothing(Weighs):
-    """Has nothing stored that could be weighed."""
-
-    capabilities = Weighs.capabilities | {Capability.STORED}
-
-
 class NeverCutsOut(Weighs):
     """Cuts a row out when its cache is computed, and not before."""
 
@@ -119,16 +79,12 @@ def verdict(toy, engine, scenario):
     ("engine", "held", "kept"),
     [
         (Weighs, Verdict.EXACT, Verdict.EXACT),
-        (CountsNoGraph, Verdict.VACUOUS, Verdict.EXACT),
-        (WeighsNothing, Verdict.VACUOUS, Verdict.VACUOUS),
         (KeepsEmptyCaches, Verdict.VACUOUS, Verdict.VACUOUS),
-        (WeighsOneByOne, Verdict.VACUOUS, Verdict.VACUOUS),
         (Grows, Verdict.LEAK, Verdict.EXACT),
         (KeepsEachStep, Verdict.LEAK, Verdict.EXACT),
         (KeepsTheBatch, Verdict.LEAK, Verdict.EXACT),
         (NeverCutsOut, Verdict.EXACT, Verdict.LEAK),
         (KeepsThePiece, Verdict.EXACT, Verdict.LEAK),
-        (StoresNothing, Verdict.EXACT, Verdict.VACUOUS),
     ],
 )
 def test_what_is_held_is_reported_or_nothing_is_proved(toy, engine, held, kept):

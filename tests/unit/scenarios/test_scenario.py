@@ -379,14 +379,6 @@ def test_every_seed_reaches_the_witnesses(toy, scenario):
             assert (seed, outcome.verdict, outcome.findings) == (seed, Verdict.EXACT, ())
 
 
-@pytest.mark.parametrize(("name", "engine"), RIGHT.items())
-def test_the_engine_that_is_faked_is_exact(toy, name, engine):
-    (scenario,) = [s for s in BATCHED if s.name == name]
-    outcome = judged(toy, scenario, Fake(engine))
-    assert outcome.verdict is Verdict.EXACT
-    assert outcome.findings == ()
-
-
 def test_the_schedules_of_a_fake_can_be_played():
     """What is taken out of them is all that is changed."""
     one, more = Request("a", (1,) * 9, 9), Request("b", (1,), 1)

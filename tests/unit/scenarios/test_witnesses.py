@@ -7,7 +7,7 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.forward_calls import ForwardCall
 from conformance.core.schedule import Arrival, Media, Request, Schedule, Stage
 from conformance.core.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
-from conformance.scenarios import media_witnesses as media_seen
+from conformance.scenarios import media as media_seen
 from conformance.scenarios import witnesses as seen
 
 Q, P, D, F, R = Stage.QUEUED, Stage.PREFILL, Stage.DECODE, Stage.FINISHED, Stage.REMOVED

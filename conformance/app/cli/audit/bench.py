@@ -48,7 +48,7 @@ def command(
     jobs: int | None,
     skip: tuple[str, ...],
     throughput: bool,
-    json_file: Path | None,
+    target: Path | None,
 ) -> None:
     """Measure how fast a run is, and where its time goes.
 
@@ -79,10 +79,10 @@ def command(
             f"{speedup.many:.1f} s with {speedup.jobs}, {speedup.cases} cases"
         )
     speeds = _speeds(console, registry, selection) if throughput else []
-    if json_file is not None:
+    if target is not None:
         figures: dict[str, Any] = {"coverage": covered, "overhead": overhead, "speedup": speedup}
         figures |= {"throughput": speeds}
-        json_file.write_bytes(msgspec.json.format(msgspec.json.encode(figures)) + b"\n")
+        target.write_bytes(msgspec.json.format(msgspec.json.encode(figures)) + b"\n")
 
 
 def _speeds(console: Console, registry: Registry, selection: Selection) -> list[Throughput]:

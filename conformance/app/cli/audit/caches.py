@@ -14,9 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from conformance.app.cli.consoles import new_console
-from conformance.app.cli.numbers import SEED
-from conformance.app.cli.options import json_lines, library_path_option
-from conformance.app.cli.outputs import writable
+from conformance.app.cli.options import SEED, json_lines, library_path_option
 from conformance.core.errors import ConformanceError
 from conformance.power.caches.cache_defects import CacheDefect, explain, load_cache_defects, shows
 from conformance.power.caches.discovery import Found, discover, methods
@@ -58,7 +56,7 @@ def command(
     examples: int,
     every: bool,
     seed: int,
-    json_file: Path | None,
+    target: Path | None,
 ) -> None:
     """Test every operation of every batch cache: insert, remove, merge, trim, copy, save.
 
@@ -67,7 +65,6 @@ def command(
     and of tokens are compared with plain data. Exit code 1 if a class has an unknown difference or
     no test, or if a known defect no longer shows.
     """
-    target = writable(json_file, "--json") if json_file else None
     chosen = _chosen(classes)
     defects = () if every else load_cache_defects()
     known = signature if every else partial(explain, defects)

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
 import click
+from rich.table import Table
+from rich.text import Text
 
-from conformance.app.cli.audit.sensitivity_table import Measured, as_line, table, verdict
-from conformance.app.cli.consoles import new_console
-from conformance.app.cli.families import chosen_families
-from conformance.app.cli.numbers import SEED
+from conformance.app.cli.consoles import new_console, new_table
 from conformance.app.cli.options import (
+    SEED,
     family_files_option,
     globs,
     jobs_option,
     json_lines,
     library_path_option,
 )
-from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import in_processes
-from conformance.app.cli.registries import registry_of
+from conformance.app.cli.registries import chosen_families, registry_of
 from conformance.core.errors import ConformanceError, ModelError, Unsupported
 from conformance.core.family import Family, load_family
 from conformance.core.library import Library
+from conformance.core.sensitivity import RATIO_NEEDED, Sensitivity
 from conformance.report.jsonl import write_lines
 from conformance.run.selection import DTYPES
 
@@ -55,7 +57,7 @@ def command(
     dtype: str,
     seed: int,
     write: bool,
-    json_file: Path | None,
+    target: Path | None,
     jobs: int | None,
     family_files: tuple[Path, ...],
 ) -> None:
@@ -68,7 +70,6 @@ def command(
     """
     if write and (dtype != "float32" or seed):
         raise ConformanceError("--write: recipes are made for float32 and seed 0 only")
-    target = writable(json_file, "--json") if json_file else None
     registry = registry_of(family_files=family_files)
     chosen = chosen_families(registry, registry.select_engines(engines), families)
     console = new_console()
@@ -113,3 +114,90 @@ def measure_one(subject: Subject, *, dtype: str, seed: int, write: bool) -> Meas
         return Measured(label, None, problem=str(error), unsupported=True)
     except ModelError as error:
         return Measured(label, None, problem=str(error))
+
+
+# The sensitivity of families as a table and as JSON lines ----------------------------------------
+
+KINDS = ("drop", "shift", "slot", "media")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One family's measurement.
+
+    Attributes:
+        sensitivity: ``None`` where the family could not be measured.
+        problem: the reason, in the words of the library or of this project.
+        unsupported: whether the library cannot run the family here.
+        written: whether a better recipe was found and put into the family's file.
+    """
+
+    family: str
+    sensitivity: Sensitivity | None
+    problem: str = ""
+    unsupported: bool = False
+    written: bool = False
+
+    @property
+    def good(self) -> bool:
+        """Whether the family is sensitive enough, or can't be run here at all."""
+        return self.sensitivity.sensitive if self.sensitivity else self.unsupported
+
+    @property
+    def status(self) -> str:
+        """A short text for the table."""
+        if self.sensitivity is None:
+            return ("unsupported: " if self.unsupported else "failed: ") + self.problem
+        notes = [
+            "" if self.sensitivity.sensitive else "INSENSITIVE",
+            "" if self.sensitivity.varied else "dull stream",
+            "single stream disagrees" if self.sensitivity.disagreements else "",
+            "recipe written" if self.written else "",
+        ]
+        return ", ".join(note for note in notes if note) or "ok"
+
+
+def table(measured: Sequence[Measured]) -> Table:
+    """Each family's smallest signal for each kind of small defect, its noise and the ratio."""
+    numbers = (*KINDS, "noise", "ratio", "tokens")
+    found = new_table("", "family", *numbers, right=numbers)
+    for column in found.columns:
+        column.no_wrap = True
+    found.add_column("", overflow="fold")
+    for item in measured:
+        style = "" if item.good else "bold red"
+        found.add_row(item.family, *_numbers(item.sensitivity), Text(item.status, style=style))
+    return found
+
+
+def verdict(measured: Sequence[Measured]) -> str:
+    """A summary sentence; names the families that are not good enough."""
+    bad = [item.family for item in measured if not item.good]
+    unsupported = sum(item.unsupported for item in measured)
+    aside = f" ({unsupported} unsupported here)" if unsupported else ""
+    needed = f"{RATIO_NEEDED:g} times their noise"
+    if not bad:
+        return f"OK: {len(measured) - unsupported} families move by at least {needed}{aside}"
+    return (
+        f"FAILED: {len(bad)} of {len(measured)} families move by less than {needed}, or could not "
+        f"be measured{aside}: {', '.join(bad)}"
+    )
+
+
+def as_line(item: Measured, *, dtype: str, seed: int) -> str:
+    """One line of JSON: all signals and roundings of a family, in nats."""
+    found = item.sensitivity
+    line = {"family": item.family, "dtype": dtype, "seed": seed, "status": item.status}
+    numbers = {"ratio": found.ratio, "noise": found.noise, **asdict(found)} if found else {}
+    return json.dumps({**line, **numbers})
+
+
+def _numbers(found: Sensitivity | None) -> list[str]:
+    if found is None:
+        return [""] * (len(KINDS) + 3)
+    least = [
+        min((signal.nats for signal in found.signals if signal.kind == kind), default=None)
+        for kind in KINDS
+    ]
+    signals = ["-" if nats is None else f"{nats:.2g}" for nats in least]
+    return [*signals, f"{found.noise:.1g}", f"{found.ratio:.0f}", str(found.distinct)]

@@ -15,13 +15,12 @@ from rich.table import Table
 
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import json_lines, library_path_option
-from conformance.app.cli.outputs import writable
 from conformance.app.cli.registries import registry_of
 from conformance.backend.uncompiled import uncompiled
 from conformance.core.properties import Property
 from conformance.core.unavailable import Unavailable, sentences
-from conformance.power.functions.function_defects import FunctionDefect, load_function_defects
 from conformance.power.properties import properties_of
+from conformance.power.properties.function_defects import FunctionDefect, load_function_defects
 from conformance.report.jsonl import write_lines
 from conformance.run.registry import select
 
@@ -49,7 +48,7 @@ def command(
     *,
     names: tuple[str, ...],
     libraries: tuple[str, ...],
-    json_file: Path | None,
+    target: Path | None,
 ) -> None:
     """Check functions without a model against definitions: samplers, masks, rotations, scans.
 
@@ -57,7 +56,6 @@ def command(
     its own definition. Exit code 1 if a property has an unknown failure, if a known defect no
     longer shows, or if this release lacks functions that a property needs.
     """
-    target = writable(json_file, "--json") if json_file else None
     chosen, lacking = _chosen(libraries, names)
     defects = load_function_defects()
     console = new_console()

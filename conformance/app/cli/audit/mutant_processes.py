@@ -10,24 +10,29 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
+from rich.console import Console
 
+from conformance.app.cli.cluster_option import Helpers
+from conformance.app.cli.options import cores
+from conformance.backend.uncompiled import uncompiled
+from conformance.core.errors import ConformanceError
 from conformance.core.library_source import versions_of
 from conformance.core.memory_limit import fair_limit
 from conformance.core.processes import end_tree, memory_of
 from conformance.core.verdict import Verdict
 from conformance.core.watched_child import end_with_parent
-from conformance.power.mutants.choosing import Task
+from conformance.power.mutants.mutant_plan import Recording, Task
 from conformance.power.mutants.mutant_trials import Trials
-from conformance.power.mutants.reach import Place
+from conformance.power.mutants.reach import Place, Reach
 from conformance.power.mutants.unmutated import TaintedError
 from conformance.report.mutants import Fate, MutantKill, MutantResult
-from conformance.run.registry import build_registry
+from conformance.run.registry import Registry, build_registry
 
 _CONTEXT = multiprocessing.get_context("spawn")
 _LOOK_SECONDS = 0.25
@@ -222,3 +227,122 @@ def _work(pipe: Connection[Any, Any], parent: int) -> None:
 
 def _announce(pipe: Connection[Any, Any], place: Place, seconds: float, active: bool) -> None:  # noqa: FBT001
     pipe.send(("at", place, seconds, active))
+
+
+# Tries mutants in processes of this machine, or in parts on a cluster's workers ------------------
+
+# Compiled functions would run code that was traced before; results are the same without.
+NO_COMPILE = "MLX_DISABLE_COMPILE"
+# Mutants of a part; each may take a minute, and those of a lost worker are tried again.
+_OF_PART = 8
+
+
+class Part(NamedTuple):
+    """Some mutants, and the time after which none is started (epoch seconds; ``None``: never)."""
+
+    tasks: tuple[Task, ...]
+    until: float | None
+
+
+def tried_by(
+    shared: Helpers, tasks: Sequence[Task], *, seconds: float | None
+) -> Generator[MutantResult, None, None]:
+    """Yield the result of each mutant, as soon as it is there.
+
+    Args:
+        seconds: start no mutant after this time; running mutants keep their own limit.
+    """
+    if not shared.elsewhere:
+        jobs = min(shared.count, max(len(tasks), 1))
+        yield from tried(tasks, jobs=jobs, seconds=seconds)
+        return
+    until = None if seconds is None else time.time() + seconds
+    parts = list(_parts(tasks, until, _OF_PART))
+    while parts:
+        torn: list[Part] = []
+        for index, found in shared.as_they_come(try_part, parts, on_crash=_nothing):
+            own = parts[index].tasks
+            if found is not None:
+                yield from found
+            elif len(own) > 1:
+                torn += _parts(own, until, 1)
+            else:
+                why = "the workers that tried it ended"
+                yield result_of(own[0], Fate.INVALID, why=why)
+        parts = torn
+
+
+def _parts(tasks: Sequence[Task], until: float | None, count: int) -> Iterator[Part]:
+    """Keep neighbouring mutants in one part: the same families' schedules run their lines."""
+    for start in range(0, len(tasks), count):
+        yield Part(tuple(tasks[start : start + count]), until)
+
+
+def try_part(part: Part) -> tuple[MutantResult, ...]:
+    """Try them in turn, in a process that stays for many mutants."""
+    os.environ[NO_COMPILE] = "1"
+    seconds = None if part.until is None else part.until - time.time()
+    return tuple(tried(part.tasks, jobs=1, seconds=seconds, beside=cores()))
+
+
+def _nothing(_: Part) -> None:
+    return None
+
+
+# Records the lines that schedules run, in several processes or on a cluster's workers ------------
+
+
+class _Part(NamedTuple):
+    """A scenario of a family; its own process records its lines."""
+
+    of: Recording
+    scenario: str
+
+
+def recorded(
+    registry: Registry, recordings: Sequence[Recording], console: Console, shared: Helpers
+) -> list[Reach]:
+    """The lines that each family's schedules run; unknown ones are recorded, by scenario.
+
+    Raises:
+        ConformanceError: no family's cases can be run.
+    """
+    known = [recording.known(registry) for recording in recordings]
+    unknown = [r for r, reach in zip(recordings, known, strict=True) if reach is None]
+    todo = [_Part(r, scenario) for r in unknown for scenario in r.scenarios(registry)]
+    parts: dict[str, dict[int, Reach | str]] = {recording.family: {} for recording in unknown}
+    with (
+        console.status("recording lines") as status,
+        contextlib.closing(shared.as_they_come(_record, todo, on_crash=_crashed)) as done,
+    ):
+        for number, (index, reach) in enumerate(done, start=1):
+            parts[todo[index].of.family][index] = reach
+            status.update(f"lines of {number} of {len(todo)} scenarios")
+    found = [reach for reach in known if reach is not None]
+    for recording in unknown:
+        own = [reach for _, reach in sorted(parts[recording.family].items())]
+        if wrong := [part for part in own if isinstance(part, str)]:
+            console.print(f"{recording.family}: left out: {wrong[0]}", soft_wrap=True)
+        else:
+            found.append(recording.keep([part for part in own if isinstance(part, Reach)]))
+    if not found:
+        raise ConformanceError("there is no family whose cases could be played")
+    return sorted(found, key=lambda reach: reach.family)
+
+
+@cache
+def _registry() -> Registry:
+    """Made once in each process."""
+    return build_registry()
+
+
+def _record(part: _Part) -> Reach | str:
+    try:
+        with uncompiled():  # a cluster's worker has not set the variable that disables compiling
+            return part.of.make(_registry(), part.scenario)
+    except Exception as error:  # noqa: BLE001 - whatever a library raises costs its family alone
+        return str(error) or repr(error)
+
+
+def _crashed(_: _Part) -> str:
+    return "its process crashed"

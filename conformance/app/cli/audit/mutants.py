@@ -3,33 +3,149 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
+from rich.table import Table
 
-from conformance.app.cli.audit.mutant_options import Wanted, mutant_options
-from conformance.app.cli.audit.mutant_parts import NO_COMPILE, tried_by
-from conformance.app.cli.audit.mutants_table import print_gaps, print_results
-from conformance.app.cli.audit.recorded_lines import recorded
-from conformance.app.cli.cluster_option import Helpers, helpers
-from conformance.app.cli.consoles import new_console
-from conformance.app.cli.outputs import writable
+from conformance.app.cli.audit.mutant_processes import NO_COMPILE, recorded, tried_by
+from conformance.app.cli.cluster_option import Helpers, cluster_option, helpers
+from conformance.app.cli.consoles import new_console, new_table
+from conformance.app.cli.options import (
+    EXISTING_FILE,
+    SECONDS,
+    SEED,
+    globs,
+    jobs_option,
+    json_lines,
+    library_path_option,
+    stacked,
+)
 from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError
-from conformance.power.mutants.choosing import Task
-from conformance.power.mutants.mutant_plan import Plan, Recording, families_of, listed, plan
+from conformance.power.mutants.mutant_plan import Plan, Recording, Task, families_of, listed, plan
 from conformance.power.mutants.reach import Map
 from conformance.power.mutants.reviewed import Reviewed, read_reviewed
 from conformance.power.mutants.targets import BATCHING, files_of, mutants_in
 from conformance.power.mutants.unreached import Gap, gaps
 from conformance.report.jsonl import ResultFile
-from conformance.report.mutants import Fate, MutantResult, encode, read_mutants
+from conformance.report.mutants import Fate, MutantResult, by_module, encode, read_mutants, tally
 from conformance.run.registry import Registry, select
 
 EXIT_UNFINISHED = 2
+
+
+_MOST = 200
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The command line's options, described by their help texts."""
+
+    libraries: tuple[str, ...]
+    modules: tuple[str, ...]
+    functions: tuple[str, ...]
+    families: tuple[str, ...]
+    sample: int | None
+    seed: int
+    most: int
+    minutes: float | None
+    again: tuple[Path, ...]
+    resume: bool
+    reviewed: Path | None
+    unreached: bool
+    target: Path | None
+    sources: tuple[Path, ...]
+    jobs: int | None
+    cluster: str | None
+
+
+def _names(option: str, field: str, text: str) -> Any:
+    return click.option(option, field, multiple=True, metavar="GLOB", help=text)
+
+
+_OPTIONS = (
+    _names("--library", "libraries", "mlx_lm, mlx_vlm. Default: both."),
+    _names(
+        "--module",
+        "modules",
+        "Files to change, as 'mlx_lm/models/cache.py'. Default: those of batching.",
+    ),
+    _names("--function", "functions", "Only these functions, as 'BatchKVCache.*'. Default: all."),
+    globs("family", "Families whose cases are run. Default: one for each kind of cache."),
+    click.option(
+        "--sample",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Draw mutants of each library until N of them are reached. Default: all mutants.",
+    ),
+    click.option("--seed", type=SEED, default=0, show_default=True, metavar="N"),
+    click.option(
+        "--most",
+        type=click.IntRange(min=1),
+        default=_MOST,
+        show_default=True,
+        metavar="N",
+        help="The most schedules to run with one mutant.",
+    ),
+    click.option(
+        "--minutes",
+        type=SECONDS,
+        metavar="M",
+        help="Start no mutant after this time, not counting recording; results so far are kept.",
+    ),
+    click.option(
+        "--again",
+        type=EXISTING_FILE,
+        multiple=True,
+        metavar="FILE",
+        help="Retry the survivors in these results, instead of making mutants.",
+    ),
+    click.option(
+        "--resume",
+        is_flag=True,
+        help="Keep the results in the file of --json, or in its .partial; try the other mutants.",
+    ),
+    click.option(
+        "--reviewed",
+        type=EXISTING_FILE,
+        metavar="FILE",
+        help="File that names equivalent mutants and functions that no case can run, instead "
+        "of the project's own.",
+    ),
+    click.option("--unreached", is_flag=True, help="Only print the lines that no schedule runs."),
+    json_lines(
+        "Write one JSON line for each mutant. An interrupted run leaves FILE.partial instead."
+    ),
+    click.option(
+        "--read",
+        "sources",
+        type=EXISTING_FILE,
+        multiple=True,
+        metavar="FILE",
+        help="Only report the results of an earlier run from this file, whole or partial; may be "
+        "repeated, and --json then merges the files. For equal mutants the last result counts.",
+    ),
+    cluster_option,
+    jobs_option(),
+    library_path_option,
+)
+
+
+def mutant_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """All options; passed to the command as ``wanted``."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        return function(*args, wanted=Wanted(**options))
+
+    return stacked(*_OPTIONS)(call)
 
 
 @click.command("mutants")
@@ -50,7 +166,7 @@ def command(ctx: click.Context, *, wanted: Wanted) -> None:
     conformance audit mutants --unreached
     """  # noqa: D301
     console = new_console()
-    target = writable(wanted.json_file, "--json") if wanted.json_file else None
+    target = wanted.target
     if wanted.sources:
         found, ended = read_mutants(wanted.sources), True
         if target:
@@ -177,3 +293,82 @@ def _earlier(target: Path | None) -> tuple[MutantResult, ...]:
         raise ConformanceError("--resume goes on with a file: name it with --json")
     files = [target, target.with_name(f"{target.name}.partial")]
     return read_mutants([file for file in files if file.is_file()])
+
+
+# The results of mutants, in words and tables -----------------------------------------------------
+
+_TEXT = 160
+
+
+def print_results(console: Console, results: Sequence[MutantResult]) -> None:
+    """All results, for each library separately."""
+    for library in sorted({result.library for result in results}):
+        own = [result for result in results if result.library == library]
+        console.print(table(own, library))
+        for line in (*survivors(own), verdict(own, library)):
+            console.print(line, soft_wrap=True)
+
+
+def table(results: Sequence[MutantResult], title: str) -> Table:
+    """The number of mutants by module and fate, and the share that was killed.
+
+    The title names the library, so the modules omit it; a fate without mutants is left out.
+    """
+    met = tally(results).counts
+    fates = [fate for fate in Fate if met[fate] or fate in (Fate.KILLED, Fate.SURVIVED)]
+    counted = (*fates, "killed of reached")
+    made = new_table(title, "module", *counted, right=counted)
+    made.columns[0].no_wrap = True
+    for module, own in by_module(results).items():
+        made.add_row(module.removeprefix(f"{title}/"), *_cells(own, fates))
+    made.add_row("all", *_cells(results, fates), style="bold")
+    return made
+
+
+def _cells(results: Sequence[MutantResult], fates: Sequence[Fate]) -> list[str]:
+    counts = tally(results)
+    share = "" if counts.share is None else f"{counts.share:.1%}"
+    return [*(str(counts.counts[fate]) for fate in fates), share]
+
+
+def survivors(results: Sequence[MutantResult]) -> Iterator[str]:
+    """A few lines for each survivor: its place, its change, and how many schedules ran it."""
+    found = [result for result in results if result.fate is Fate.SURVIVED]
+    for result in sorted(found, key=lambda r: (r.mutant.module, r.mutant.line)):
+        mutant = result.mutant
+        left = f", {result.unplayed} cases more reach it" if result.unplayed else ""
+        yield f"survived: {mutant.module}:{mutant.line} {mutant.function} ({mutant.operator})"
+        yield f"  - {_short(mutant.before)}"
+        yield f"  + {_short(mutant.after)}"
+        yield f"  {result.played} of {result.reaching} schedules played{left}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _TEXT else f"{line[: _TEXT - 1]}…"
+
+
+def verdict(results: Sequence[MutantResult], library: str) -> str:
+    """A summary sentence."""
+    counts = tally(results)
+    word = "OK" if counts.killed == counts.of else "FAILED"
+    share = "" if counts.share is None else f" ({counts.share:.1%})"
+    return (
+        f"{word}: {library}: {counts.killed} of {counts.of} mutants that are reached and not "
+        f"equivalent were killed{share}"
+    )
+
+
+def print_gaps(console: Console, found: Sequence[Gap], *, every: bool) -> None:
+    """The lines that no schedule runs; with a known reason only as counts, unless ``every``."""
+    for gap in found:
+        if not gap.reason or every:
+            why = f": {gap.reason}" if gap.reason else ""
+            where = f"{gap.module} {gap.function}: {gap.missing} of {gap.of} lines: {gap.text}"
+            console.print(f"unreached: {where}{why}", soft_wrap=True)
+    with_reason = sum(gap.missing for gap in found if gap.reason)
+    total = sum(gap.missing for gap in found)
+    console.print(
+        f"{total} lines are not reached in {len(found)} functions; {with_reason} have a reason",
+        soft_wrap=True,
+    )

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 import msgspec
-from rich.table import Table
 
-from conformance.app.cli.consoles import new_console
+from conformance.app.cli.consoles import new_console, new_table
 from conformance.app.cli.options import EXISTING_FILE, power_files_option
 from conformance.app.cli.printing import say
 from conformance.app.cli.registries import registry_of
@@ -20,8 +19,7 @@ from conformance.core.tier_names import QUICK
 from conformance.core.verdict import CaseResult
 from conformance.power.mutation import kills
 from conformance.power.mutation.kills import Kills, killed_in, kills_of, read_kills, with_more
-from conformance.power.mutation.tier_extension import extended, schedule_names
-from conformance.power.mutation.tiering import QUICK_RATE, choose
+from conformance.power.mutation.tiering import QUICK_RATE, choose, extended, schedule_names
 from conformance.report.jsonl import read_results, write_lines
 from conformance.report.trials import read_trials
 from conformance.run import tiers
@@ -136,10 +134,8 @@ def _today() -> str:
 
 def _show(registry: Registry, data: TierData, found: Kills) -> None:
     families = _families(registry)
-    table = Table(box=None, pad_edge=False, title_justify="left")
-    for name, justify in (("tier", "left"), ("library", "left"), ("faults caught", "right")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    table.add_column("of the time", justify="right")
+    numbers = ("faults caught", "of the time")
+    table = new_table("", "tier", "library", *numbers, right=numbers)
     for name, choices in data.tiers.items():
         caught = killed_in(found, tiers.Tier(name, choices), families)
         for library, choice in choices.items():

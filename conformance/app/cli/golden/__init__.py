@@ -7,31 +7,21 @@ from __future__ import annotations
 
 import click
 
-from conformance.app.cli.lazy_group import Lazy, LazyGroup
+from conformance.app.cli.lazy_group import LazyGroup
 
 
 @click.group(
     "golden",
     cls=LazyGroup,
+    package=__name__,
     sections={
         "Commands": {
-            "check": Lazy(
-                "conformance.app.cli.golden.check", "Check goldens against the installed library."
-            ),
-            "diff": Lazy(
-                "conformance.app.cli.golden.diff", "Show what differs between two goldens."
-            ),
-            "update": Lazy(
-                "conformance.app.cli.golden.update", "Make goldens anew: stage, show, accept."
-            ),
-            "verify": Lazy(
-                "conformance.app.cli.golden.verify",
-                "Check families against another implementation.",
-            ),
-            "export": Lazy(
-                "conformance.app.cli.golden.export", "Write vectors for engines in any language."
-            ),
-            "judge": Lazy("conformance.app.cli.golden.judge", "Judge the trace of such an engine."),
+            "check": "Check goldens against the installed library.",
+            "diff": "Show what differs between two goldens.",
+            "update": "Make goldens anew: stage, show, accept.",
+            "verify": "Check families against another implementation.",
+            "export": "Write vectors for engines in any language.",
+            "judge": "Judge the trace of such an engine.",
         }
     },
 )

@@ -9,11 +9,10 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.consoles import new_console
-from conformance.app.cli.families import chosen_families
 from conformance.app.cli.golden.options import chosen_engines, golden_options, lacking
 from conformance.app.cli.options import library_path_option
 from conformance.app.cli.parallel import in_processes
-from conformance.app.cli.registries import registry_of
+from conformance.app.cli.registries import chosen_families, registry_of
 from conformance.checks.expectations import load_expectations
 from conformance.core.family import Family
 from conformance.core.library import Library

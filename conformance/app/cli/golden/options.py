@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from conformance.app.cli.options import family_files_option, globs, jobs_option
+from conformance.app.cli.options import family_files_option, globs, jobs_option, stacked
 from conformance.core.unavailable import sentences
 from conformance.run.registry import Registry
 from conformance.run.selection import DEFAULT_ENGINES
@@ -26,19 +26,17 @@ def folder_option(text: str = FOLDER_HELP) -> Callable[[F], F]:
 
 def golden_options(function: F) -> F:
     """Options for the families and the folder of their goldens."""
-    for option in (
-        family_files_option,
-        jobs_option(),
-        folder_option(),
+    return stacked(
+        globs("family", "Families to check; may be repeated. Default: all."),
         globs(
             "engine",
             "Check the families of these engines' libraries, with these engines; may be repeated. "
             "Default: mlx_lm and mlx_vlm.",
         ),
-        globs("family", "Families to check; may be repeated. Default: all."),
-    ):
-        function = option(function)
-    return function
+        folder_option(),
+        jobs_option(),
+        family_files_option,
+    )(function)
 
 
 def chosen_engines(registry: Registry, patterns: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,11 +12,10 @@ import click
 from rich.console import Console
 
 from conformance.app.cli.consoles import new_console
-from conformance.app.cli.families import chosen_families
 from conformance.app.cli.golden.options import chosen_engines, golden_options
 from conformance.app.cli.options import library_path_option
 from conformance.app.cli.parallel import in_processes
-from conformance.app.cli.registries import registry_of
+from conformance.app.cli.registries import chosen_families, registry_of
 from conformance.checks.expectations import load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family

@@ -76,7 +76,7 @@ def command(
     families: tuple[str, ...],
     family_files: tuple[Path, ...],
     jobs: int | None,
-    json_file: Path | None,
+    target: Path | None,
     earlier: Path | None,
     markdown_file: Path | None,
     noted: bool,
@@ -89,7 +89,6 @@ def command(
     mlx-conformance[transformers]. Exit code 1 if a disagreement has no known cause, or a known
     cause no longer shows.
     """
-    json_target = writable(json_file, "--json") if json_file else None
     markdown_target = writable(markdown_file, "--markdown") if markdown_file else None
     goldens = find_folder(folder) if noted else None
     console = new_console()
@@ -97,7 +96,7 @@ def command(
         results = load_results(earlier, families)
     else:
         check_installed()
-        results = _compare(_chosen(families, family_files), jobs, console, json_target)
+        results = _compare(_chosen(families, family_files), jobs, console, target)
     console.print(shown(results), soft_wrap=True)
     if markdown_target:
         before = _text(markdown_target)

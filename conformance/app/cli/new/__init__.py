@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import click
 
-from conformance.app.cli.lazy_group import Lazy, LazyGroup
+from conformance.app.cli.lazy_group import LazyGroup
 
 
 @click.group(
     "new",
     cls=LazyGroup,
+    package=__name__,
     sections={
         "Commands": {
-            "family": Lazy(
-                "conformance.app.cli.new.family", "Make a family of a new model and prove it."
-            ),
-            "engine": Lazy(
-                "conformance.app.cli.new.engine", "Write a package with an engine of your own."
-            ),
+            "family": "Make a family of a new model and prove it.",
+            "engine": "Write a package with an engine of your own.",
         }
     },
 )

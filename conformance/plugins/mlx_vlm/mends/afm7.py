@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 from typing import Any
 
@@ -13,12 +12,13 @@ from mlx_vlm.models.cache import KVCache
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend
+from conformance.plugins.mlx_vlm.library_parts import part
 
 
 @mend("afm7-state-of-batch-cache", single_stream=True)
 def later_layers_reuse_what_the_last_fetched(hits: Hits) -> Patch:
     """Later layers get the keys and values that the last cache gave, and each row's own offset."""
-    module = importlib.import_module("mlx_vlm.models.afm7.language")
+    module = part("models.afm7.language")
     call = threading.local()
 
     def model(

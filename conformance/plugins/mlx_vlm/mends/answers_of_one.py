@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import mlx.core as mx
@@ -11,6 +10,7 @@ from conformance.backend.block_sparse import blocks_of_positions
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend
+from conformance.plugins.mlx_vlm.library_parts import part
 
 _SCALED = {
     "granite": "GraniteModel",
@@ -21,7 +21,7 @@ _SCALED = {
 
 
 def _language(family: str) -> Any:
-    return importlib.import_module(f"mlx_vlm.models.{family}.language")
+    return part(f"models.{family}.language")
 
 
 @mend("embedding-multiplier-of-ids", single_stream=True)
@@ -76,7 +76,7 @@ def blocks_are_of_positions(hits: Hits) -> Patch:
 @mend("hy-v4-indexer-of-first-length", single_stream=True)
 def the_best_keys_of_any_length(hits: Hits) -> Patch:
     """The best keys are kept, whatever length the process has seen first."""
-    module = importlib.import_module("mlx_vlm.models.hy_v4.indexer")
+    module = part("models.hy_v4.indexer")
 
     def partition(_: Right, top_k: int, *masked: bool) -> Any:
         def best(q: mx.array, k: mx.array, weights: mx.array, mask: Any = None) -> mx.array:

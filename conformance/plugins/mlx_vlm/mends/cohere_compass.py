@@ -15,10 +15,6 @@ from conformance.plugins.mlx_vlm.library_parts import part, prompt_class
 _FEATURES = "deepstack_visual_embeds"
 
 
-def _language() -> Any:
-    return part("models.cohere_compass.language")
-
-
 def _texts_have_positions(hits: Hits) -> Patch:
     """The embeddings of a text come with positions and a rope delta of 0."""
 
@@ -75,8 +71,8 @@ def padding_is_left_to_masks(hits: Hits) -> Patch:
 
     return together(
         _texts_have_positions(hits),
-        wrap(_language().LanguageModel, "__call__", call),
-        wrap(_language().Attention, "__call__", attend),
+        wrap(part("models.cohere_compass.language").LanguageModel, "__call__", call),
+        wrap(part("models.cohere_compass.language").Attention, "__call__", attend),
     )
 
 
@@ -85,7 +81,7 @@ class _Features:
 
     def __init__(self, hits: Hits) -> None:
         self._hits = hits
-        self._type = _language().DeepstackVisualFeatures
+        self._type = part("models.cohere_compass.language").DeepstackVisualFeatures
 
     def patch(self) -> Patch:
         generate = part("generate.ar")

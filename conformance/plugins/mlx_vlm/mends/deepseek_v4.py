@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import mlx.core as mx
@@ -11,10 +10,7 @@ from mlx_vlm.models.cache import PoolingCache
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, together, wrap
 from conformance.core.mends import mend
-
-
-def _language() -> Any:
-    return importlib.import_module("mlx_vlm.models.deepseek_v4.language")
+from conformance.plugins.mlx_vlm.library_parts import part
 
 
 @mend("deepseek-v4-overlap-between-pieces", single_stream=True)
@@ -24,7 +20,7 @@ def the_window_before_is_kept(hits: Hits) -> Patch:
     The cache keeps what the next window needs behind each pooled key, so that it goes wherever
     the key goes.
     """
-    module = _language()
+    module = part("models.deepseek_v4.language")
 
     def compress(right: Right, self: Any, x: mx.array, cache: Any, offset: Any) -> Any:
         if cache is None or not self.overlap:
@@ -74,7 +70,7 @@ def _last_window(
 @mend("deepseek-v4-future-without-cache", single_stream=True)
 def the_future_is_masked_without_a_cache(hits: Hits) -> Patch:
     """Without a cache pooled keys of later tokens are masked as with an empty one."""
-    module = _language()
+    module = part("models.deepseek_v4.language")
 
     def attend(right: Right, self: Any, *args: Any) -> Any:
         *others, cache, offset = args

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 from typing import Any
 
@@ -11,10 +10,11 @@ import mlx.core as mx
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend
+from conformance.plugins.mlx_vlm.library_parts import part
 
 
 def _language(family: str) -> Any:
-    return importlib.import_module(f"mlx_vlm.models.{family}.language")
+    return part(f"models.{family}.language")
 
 
 @mend("florence2-in-batches", other_pieces=True)
@@ -101,8 +101,8 @@ def _encoders_of_rows(hits: Hits, model: Any, encode: Any, start: Any) -> Patch:
         encode: the states of one row, of its embeddings.
         start: what the decoder starts with, of a prompt.
     """
-    generate = importlib.import_module("mlx_vlm.generate.ar")
-    caches = importlib.import_module("mlx_vlm.models.cache")
+    generate = part("generate.ar")
+    caches = part("models.cache")
 
     def merged(right: Right, kwargs: Any, input_ids: Any) -> Any:
         if not all(each and each.get("decoder_inputs_embeds") is not None for each in kwargs):
@@ -139,8 +139,8 @@ def _encoders_of_rows(hits: Hits, model: Any, encode: Any, start: Any) -> Patch:
         first = [start(self, prompt) for prompt in prompts]
         padding = [max(map(len, first)) - len(row) for row in first]
         for layer in cache:
-            for part in layer.caches:
-                part.left_padding, part.offset = mx.array(padding), -mx.array(padding)
+            for own in layer.caches:
+                own.left_padding, own.offset = mx.array(padding), -mx.array(padding)
         return mx.array([[0] * n + row for row, n in zip(first, padding, strict=True)])
 
     def filtered(right: Right, self: Any, rows: Any) -> None:

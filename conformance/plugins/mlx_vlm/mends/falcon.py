@@ -1,7 +1,9 @@
-"""Defects of falcon_ocr: the arguments of each row, and masks."""
+"""Defects of falcon_ocr and falcon_perception: arguments and state of each row, and masks."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, field
 from typing import Any
 
 import mlx.core as mx
@@ -10,12 +12,8 @@ from mlx_vlm.models.base import create_attention_mask
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, replace, together, wrap
 from conformance.core.mends import mend
-from conformance.plugins.mlx_vlm.library_parts import part
+from conformance.plugins.mlx_vlm.library_parts import batch_class, part, prompt_class
 from conformance.plugins.mlx_vlm.mends.kept_positions import own_offset
-
-
-def _ocr() -> Any:
-    return part("models.falcon_ocr.language")
 
 
 def plain_positions(hits: Hits, decoder: Any) -> Patch:
@@ -36,13 +34,13 @@ def plain_positions(hits: Hits, decoder: Any) -> Patch:
 @mend("falcon-ocr-positions-of-padding", "falcon-ocr-positions-of-padding-joint")
 def positions_are_raised_with_columns(hits: Hits) -> Patch:
     """Negative positions are raised to 0, and no offsets before columns are added to them."""
-    return plain_positions(hits, _ocr().FalconOCRTransformerModel)
+    return plain_positions(hits, part("models.falcon_ocr.language").FalconOCRTransformerModel)
 
 
 @mend("falcon-ocr-one-padded-row")
 def one_row_of_falcon_ocr(hits: Hits) -> Patch:
     """A batch of one row goes on at that row's offset."""
-    return wrap(_ocr(), "cache_position_offset", own_offset(hits))
+    return wrap(part("models.falcon_ocr.language"), "cache_position_offset", own_offset(hits))
 
 
 @mend("falcon-ocr-no-mask", single_stream=True)
@@ -56,7 +54,7 @@ def causal_without_a_cache(hits: Hits) -> Patch:
             options["mask"] = mx.tril(mx.ones((length, length), mx.bool_))
         return right(self, inputs, **options)
 
-    return wrap(_ocr().FalconOCRTransformerModel, "__call__", call)
+    return wrap(part("models.falcon_ocr.language").FalconOCRTransformerModel, "__call__", call)
 
 
 class Rows:
@@ -166,3 +164,156 @@ def images_of_falcon_ocr_are_whole(hits: Hits) -> Patch:
     """A prompt with an image is prefilled as a whole, and every row has its own arguments."""
     rows = Rows(hits, "falcon_ocr", "FalconOCRTransformerModel")
     return together(rows.patch(), rows.whole())
+
+
+@mend(
+    "falcon-perception-text-unmasked",
+    "falcon-perception-no-mask",
+    single_stream=True,
+)
+def texts_are_masked(hits: Hits) -> Patch:
+    """Text has a causal mask that leaves out padding, and positions that do not count it."""
+    decoder = part("models.falcon_perception.language").FalconPerceptionTransformerModel
+
+    def call(right: Right, self: Any, inputs: mx.array, **options: Any) -> Any:
+        if options.get("mask") is None:
+            hits.hit()
+            cache, embedded = options.get("cache"), options.get("inputs_embeds")
+            embedded = self.embed_tokens(inputs) if embedded is None else embedded
+            options["mask"] = create_attention_mask(embedded, cache, return_array=True)
+        return right(self, inputs, **options)
+
+    return together(plain_positions(hits, decoder), wrap(decoder, "__call__", call))
+
+
+class _PerceptionRows(Rows):
+    """As falcon_ocr's, of a model that keeps them, and takes no rope deltas."""
+
+    def _embed(self, found: Any, model: Any, ids: mx.array, *args: Any, **given: Any) -> Any:
+        kept = model.language_model
+        # Also for texts: a batch has them for all its rows or for none.
+        found.rope_deltas = mx.zeros((len(ids), 1), mx.int32)
+        if kept._position_ids is not None:
+            found.position_ids, found.pos_hw = kept._position_ids[None], kept._pos_hw
+            found.rope_deltas = mx.array([[kept._rope_delta]])
+        kept._position_ids = kept._pos_hw = kept._full_attn_mask = kept._rope_delta = None
+        return super()._embed(found, model, ids, *args, **given)
+
+    def _deltas(self, model: Any, length: int, options: dict[str, Any]) -> None:
+        """In decode steps rows count on from their own offset and delta."""
+        deltas = options.get("rope_deltas")
+        offset: Any = options["cache"][0].offset if options.get("cache") else 0
+        alone = not isinstance(offset, mx.array)
+        if deltas is not None:
+            found: Any = deltas.reshape(-1)[0].item()
+            model._rope_delta = found if alone else None
+        if deltas is not None and not alone and length == 1:
+            self._given = {"position_ids": mx.maximum(offset.reshape(-1, 1) + deltas, 0)}
+
+
+@mend("falcon-perception-state-of-last-request")
+def requests_hand_their_state_along(hits: Hits) -> Patch:
+    """Every row hands its positions, cells, delta and images along, and the model keeps none."""
+    return _PerceptionRows(hits, "falcon_perception", "FalconPerceptionTransformerModel").patch()
+
+
+@mend("falcon-perception-images-are-cut", other_pieces=True)
+def images_of_falcon_perception_are_whole(hits: Hits) -> Patch:
+    """A prompt with an image is prefilled as a whole, and every row hands its state along."""
+    rows = _PerceptionRows(hits, "falcon_perception", "FalconPerceptionTransformerModel")
+    return together(rows.patch(), rows.whole())
+
+
+@dataclass
+class _Box:
+    """The result of a row's last step about a box, and the boxes found before.
+
+    An open box is kept as numbers, because arrays would count as growth of a long answer.
+    """
+
+    corner: mx.array | None = None
+    size: mx.array | None = None
+    place: list[float] = field(default_factory=list)
+    open: dict[str, list[float]] = field(default_factory=dict)
+    corners: list[list[float]] = field(default_factory=list)
+
+    def embed(self, model: Any, token: int, plain: mx.array) -> mx.array:
+        """The embedding ``[1, 1, width]`` of the row's next token, which may be of a box."""
+        config, given = model._perception_config, plain
+        if token == config.coord_token_id and self.corner is not None:
+            self.open["corner"] = self.place
+            given = model._coord_encoder(self.corner).reshape(1, 1, -1)
+        elif token == config.size_token_id and self.size is not None:
+            self.open["size"] = []
+            given = model._size_encoder(self.size).reshape(1, 1, -1)
+        elif token == config.seg_token_id:
+            if len(self.open) == 2:
+                self.corners.append(self.open["corner"])
+            self.open = {}
+        return given
+
+    def note(self, model: Any, hidden: mx.array) -> None:
+        """Take the corner and the size from the row's last hidden state ``[1, width]``."""
+        found = model._coord_decoder(hidden).reshape(2, -1)
+        bins = found.shape[-1]
+        for _ in range(100):
+            best = mx.argmax(found, axis=-1)
+            places: Any = best.tolist()
+            corner = [place / (bins - 1) for place in places]
+            x, y = corner
+            if not any(abs(a - x) < 0.01 and abs(b - y) < 0.01 for a, b in self.corners):
+                break
+            found = found.at[mx.array([0, 1]), best].add(-1e9)
+        self.place, self.corner = corner, mx.array([corner])
+        sizes = model._size_decoder(hidden).reshape(-1, 2, bins)
+        least = math.log2(1.0 / sizes.shape[-1])
+        picked = mx.argmax(sizes, axis=-1).astype(mx.float32) / (sizes.shape[-1] - 1)
+        self.size = 2.0 ** (picked * (0.0 - least) + least)
+
+
+class _Boxes:
+    """The boxes of every request of the generator."""
+
+    def __init__(self, hits: Hits) -> None:
+        self._hits = hits
+        self._boxes: dict[int, _Box] = {}
+        self._rows: list[int] = []
+
+    def patch(self) -> Patch:
+        steps = [(batch_class(), "_step"), (prompt_class(), "generate")]
+        return together(
+            *(wrap(owner, name, self._of_rows) for owner, name in steps),
+            wrap(part("models.falcon_perception.language").LanguageModel, "__call__", self._call),
+        )
+
+    def _of_rows(self, right: Right, batch: Any, *args: Any, **options: Any) -> Any:
+        self._rows = list(batch.uids)
+        try:
+            return right(batch, *args, **options)
+        finally:
+            self._rows = []
+
+    def _call(self, right: Right, model: Any, inputs: mx.array, *args: Any, **options: Any) -> Any:
+        if not self._rows:
+            return right(model, inputs, *args, **options)
+        boxes = [self._boxes.setdefault(uid, _Box()) for uid in self._rows]
+        if options.get("inputs_embeds") is None:
+            self._hits.hit()
+            tokens: Any = inputs.reshape(-1).tolist()
+            plain = model.model.embed_tokens(inputs)
+            rows = [
+                box.embed(model, token, plain[row : row + 1])
+                for row, (box, token) in enumerate(zip(boxes, tokens, strict=True))
+            ]
+            options["inputs_embeds"] = mx.concatenate(rows)
+        found = right(model, inputs, *args, **options)
+        hidden = model.model._last_hidden_state[:, -1]
+        for row, box in enumerate(boxes):
+            box.note(model, hidden[row : row + 1])
+        return found
+
+
+@mend("falcon-perception-boxes-of-row-0")
+def boxes_of_every_row(hits: Hits) -> Patch:
+    """Every row has a corner, a size and found boxes of its own."""
+    return _Boxes(hits).patch()

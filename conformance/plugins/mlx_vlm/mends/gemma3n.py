@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,13 +11,14 @@ import mlx.core as mx
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend
+from conformance.plugins.mlx_vlm.library_parts import part
 
 # The smallest normal number of float16, which the other dtypes can hold too.
 _SMALLEST = 6.2e-5
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(f"mlx_vlm.models.gemma3n.{name}")
+    return part(f"models.gemma3n.{name}")
 
 
 @mend("gemma3n-padding-is-nan")

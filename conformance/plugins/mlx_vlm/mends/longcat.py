@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import mlx.core as mx
@@ -10,12 +9,13 @@ import mlx.core as mx
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, before, wrap
 from conformance.core.mends import mend
+from conformance.plugins.mlx_vlm.library_parts import part
 
 
 @mend("longcat-flash-sparse-positions-of-rows")
 def rows_keep_tokens_by_their_own_positions(hits: Hits) -> Patch:
     """The first tokens and the last ones that are always kept are those of each row."""
-    language = importlib.import_module("mlx_vlm.models.longcat_flash_sparse.language")
+    language = part("models.longcat_flash_sparse.language")
 
     def choose(right: Right, self: Any, x: Any, *args: Any, cache: Any = None) -> Any:
         padding: Any = getattr(cache, "left_padding", None)
@@ -48,7 +48,7 @@ def rows_keep_tokens_by_their_own_positions(hits: Hits) -> Patch:
 @mend("longcat-flash-sparse-context-of-padding")
 def contexts_end_with_their_rows(hits: Hits) -> Patch:
     """The context of what comes next has its full width, and ends where each row does."""
-    language = importlib.import_module("mlx_vlm.models.longcat_flash_sparse.language")
+    language = part("models.longcat_flash_sparse.language")
 
     def embed(right: Right, self: Any, ids: Any, cache: Any = None) -> Any:
         if cache is None:
@@ -74,7 +74,7 @@ def contexts_end_with_their_rows(hits: Hits) -> Patch:
 @mend("longcat-flash-ngram-context-of-prompt", single_stream=True)
 def prompts_leave_a_context(hits: Hits) -> Patch:
     """The ids of a prompt that comes as embeddings are the context of what is generated."""
-    language = importlib.import_module("mlx_vlm.models.longcat_flash_ngram.language")
+    language = part("models.longcat_flash_ngram.language")
 
     def keep(self: Any, ids: Any, inputs_embeds: Any = None, cache: Any = None) -> None:
         if inputs_embeds is None or ids is None or cache is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 from typing import Any
 
@@ -11,16 +10,13 @@ import mlx.core as mx
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend
-
-
-def _language() -> Any:
-    return importlib.import_module("mlx_vlm.models.minimax_m3_vl.language")
+from conformance.plugins.mlx_vlm.library_parts import part
 
 
 @mend("minimax-m3-not-causal", "minimax-m3-not-causal-text", "minimax-m3-not-causal-media")
 def padding_masks_are_causal(hits: Hits) -> Patch:
     """The causal mask is merged into the padding mask of sparse layers too, with any positions."""
-    attention = _language().MiniMaxAttention
+    attention = part("models.minimax_m3_vl.language").MiniMaxAttention
     right = attention._normalize_attention_mask
 
     def normalized(
@@ -38,7 +34,7 @@ def padding_masks_are_causal(hits: Hits) -> Patch:
 @mend("minimax-m3-offset-in-place", "minimax-m3-offset-in-place-media")
 def offsets_are_not_counted_in_place(hits: Hits) -> Patch:
     """The indexer rotates by the offset from before the new tokens, as queries and keys do."""
-    language = _language()
+    language = part("models.minimax_m3_vl.language")
 
     def called(right: Right, self: Any, *args: Any, position_ids: Any = None) -> Any:
         batch = any(isinstance(arg, language.MiniMaxM3BatchKVCache) for arg in args)
@@ -80,13 +76,13 @@ def _positions_of_rows(hits: Hits, concerned: Any) -> Patch:
             options["position_ids"] = counted.astype(positions.dtype)
         return right(self, inputs, *args, **options)
 
-    return wrap(_language().MiniMaxM3Model, "__call__", called)
+    return wrap(part("models.minimax_m3_vl.language").MiniMaxM3Model, "__call__", called)
 
 
 @mend("minimax-m3-blocks-of-columns", "minimax-m3-blocks-of-columns-media")
 def blocks_are_cut_from_the_first_token(hits: Hits) -> Patch:
     """Blocks of keys are cut from the row's first token on, and not from the first column."""
-    language = _language()
+    language = part("models.minimax_m3_vl.language")
     attention, indexer = language.MiniMaxAttention, language.MiniMaxM3Indexer
     layer = threading.local()
 

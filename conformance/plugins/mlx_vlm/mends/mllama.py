@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 from typing import Any
 
@@ -11,15 +10,12 @@ import mlx.core as mx
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, replace, together, wrap
 from conformance.core.mends import mend
+from conformance.plugins.mlx_vlm.library_parts import part
 
 _NAMES = ("cross_attention_states", "cross_attention_mask", "full_text_row_masked_out_mask")
 _MASKED = -1e9  # as the model has it
 # Inputs of cross attention for a row: states, their mask, and which tokens have any.
 _Image = tuple[mx.array, mx.array, mx.array]
-
-
-def _language() -> Any:
-    return importlib.import_module("mlx_vlm.models.mllama.language")
 
 
 @mend("mllama-cross-attention-of-text", single_stream=True)
@@ -32,13 +28,13 @@ def text_has_no_cross_attention(hits: Hits) -> Patch:
         hits.hit()
         return hidden_states
 
-    return wrap(_language().MllamaCrossAttentionDecoderLayer, "__call__", layer)
+    return wrap(part("models.mllama.language").MllamaCrossAttentionDecoderLayer, "__call__", layer)
 
 
 @mend("mllama-positions-of-columns")
 def rows_have_their_own_positions(hits: Hits) -> Patch:
     """Self attention rotates by the rows' own offsets."""
-    language = _language()
+    language = part("models.mllama.language")
     right_offset = language.cache_position_offset
     attention = threading.local()
 
@@ -77,14 +73,14 @@ def the_mask_is_handed_on(hits: Hits) -> Patch:
             output.cross_attention_states = (states, *map(_last, masks))
         return output
 
-    return wrap(_language().LanguageModel, "__call__", called)
+    return wrap(part("models.mllama.language").LanguageModel, "__call__", called)
 
 
 @mend("mllama-image-lost-after-prefill", "mllama-image-lost-after-prefill-joint")
 def rows_keep_their_images(hits: Hits) -> Patch:
     """Each row's states and mask stay with its cache, and are there in each decode step."""
-    module = importlib.import_module("mlx_vlm.models.cache")
-    turbo = importlib.import_module("mlx_vlm.turboquant").BatchTurboQuantKVCache
+    module = part("models.cache")
+    turbo = part("turboquant").BatchTurboQuantKVCache
     kinds = (module.BatchKVCache, module.BatchQuantizedKVCache, turbo)
 
     def called(right: Right, self: Any, *args: Any, **options: Any) -> Any:
@@ -118,7 +114,7 @@ def rows_keep_their_images(hits: Hits) -> Patch:
 
     return together(
         _rows_without_image_are_left_alone(),  # the inner one: it sees what is handed on
-        wrap(_language().LanguageModel, "__call__", called),
+        wrap(part("models.mllama.language").LanguageModel, "__call__", called),
         *(after(kind, "filter", filtered) for kind in kinds),
         *(wrap(kind, "extend", extended) for kind in kinds),
     )
@@ -149,7 +145,7 @@ def rows_are_joined_with_their_images(hits: Hits) -> Patch:
                 if name in self._prompt_kwargs:
                     self._prompt_kwargs[name] = self._prompt_kwargs[name][:, :, gone:]
 
-    generate = importlib.import_module("mlx_vlm.generate.ar")
+    generate = part("generate.ar")
     return together(
         wrap(generate, "_merge_prefill_prompt_kwargs", merged),
         wrap(generate.PromptProcessingBatch, "remove", removed),
@@ -172,7 +168,7 @@ def masks_lose_the_padding_of_their_prompt(hits: Hits) -> Patch:
                 kwargs[name] = mask[:, :, start : start + len(prompt)]
         return made
 
-    generate = importlib.import_module("mlx_vlm.generate.ar")
+    generate = part("generate.ar")
     return after(generate, "_unpad_batch_prompts", unpadded)
 
 
@@ -206,7 +202,7 @@ def _joined(rows: list[Any], columns: int = 1) -> dict[str, Any]:
 
 def _rows_without_image_are_left_alone() -> Patch:
     """Layers that attend to an image change only the rows that have one."""
-    language, call = _language(), threading.local()
+    language, call = part("models.mllama.language"), threading.local()
 
     def called(right: Right, self: Any, *args: Any, **options: Any) -> Any:
         call.rows = options.get("rows_with_image")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import mlx.core as mx
@@ -16,6 +15,7 @@ from conformance.backend.expert_choice import all_experts_are_asked
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend
+from conformance.plugins.mlx_vlm.library_parts import part
 
 EXPERTS = mend("rows-of-experts-on-cuda-images", single_stream=True)(rows_of_experts_stand_apart)
 PIECES = mend("quantized-product-of-33-rows-on-cuda-images", single_stream=True)(
@@ -29,7 +29,7 @@ NO_ROWS = mend(
 @mend("youtu-vl-cumsum-of-one-element", single_stream=True)
 def sides_of_images_are_columns(hits: Hits) -> Patch:
     """The sides of images are laid out in columns: the product of one image has the stride 1."""
-    encoder = importlib.import_module("mlx_vlm.models.youtu_vl.vision").Siglip2Encoder
+    encoder = part("models.youtu_vl.vision").Siglip2Encoder
 
     def encode(right: Right, self: Any, states: mx.array, sides: mx.array) -> Any:
         hits.hit()
@@ -52,9 +52,7 @@ def activations_are_not_rounded(hits: Hits) -> Patch:
 
     return together(
         *(
-            replace(
-                importlib.import_module(f"mlx_vlm.models.deepseek_v41.{module}"), name, unrounded
-            )
+            replace(part(f"models.deepseek_v41.{module}"), name, unrounded)
             for module, names in rounded.items()
             for name in names
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import mlx.core as mx
@@ -10,10 +9,7 @@ import mlx.core as mx
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, wrap
 from conformance.core.mends import mend
-
-
-def _language() -> Any:
-    return importlib.import_module("mlx_vlm.models.paligemma.language")
+from conformance.plugins.mlx_vlm.library_parts import part
 
 
 @mend("paligemma-prompt-not-whole", other_pieces=True)
@@ -25,7 +21,9 @@ def prompts_are_prefilled_whole(hits: Hits) -> Patch:
         hits.hit_if(whole)
         return not whole
 
-    return replace(_language().LanguageModel, "chunked_prefill_policy", policy)
+    return replace(
+        part("models.paligemma.language").LanguageModel, "chunked_prefill_policy", policy
+    )
 
 
 @mend("paligemma-padding-attended", "paligemma-padding-attended-images", other_pieces=True)
@@ -48,13 +46,13 @@ def padding_is_masked(hits: Hits) -> Patch:
             options["mask"] = (columns >= padding[:, None])[:, None, None]
         return right(self, inputs, **options)
 
-    return wrap(_language().GemmaModel, "__call__", called)
+    return wrap(part("models.paligemma.language").GemmaModel, "__call__", called)
 
 
 @mend("paligemma-prefix-of-whole-prompts", other_pieces=True)
 def no_prefix_is_reused(hits: Hits) -> Patch:
     """Nothing of a prompt that attends both ways is reused for one that goes on otherwise."""
-    generator = importlib.import_module("mlx_vlm.generate.ar").BatchGenerator
+    generator = part("generate.ar").BatchGenerator
 
     def pick(right: Right, self: Any, *args: Any) -> Any:
         config = getattr(getattr(self.model, "language_model", self.model), "config", None)

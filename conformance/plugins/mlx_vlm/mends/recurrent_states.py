@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
+from mlx_vlm.models import ssm
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, before, together, wrap
+from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.core.mends import mend
+from conformance.plugins.mlx_vlm.library_parts import part
 
 # The arguments of a call for one token.
 Part = Callable[[Any, int], Any]
@@ -73,7 +74,7 @@ def _token(of: Any, at: int) -> Any:
 
 def _layers(hits: Hits, module: str, name: str) -> Patch:
     """The mended layers of a model, ``layer(x, ..., cache)``."""
-    owner = getattr(importlib.import_module(f"mlx_vlm.models.{module}.language"), name)
+    owner = getattr(part(f"models.{module}.language"), name)
 
     def layer(right: Right, self: Any, x: mx.array, *args: Any, **options: Any) -> Any:
         caches = [arg for arg in (*args, *options.values()) if hasattr(arg, "advance")]
@@ -91,7 +92,7 @@ def _layers(hits: Hits, module: str, name: str) -> Patch:
 
 def _linear_attention(hits: Hits) -> Patch:
     """Of ``bailing_moe_linear``, whose positions are an argument."""
-    owner = importlib.import_module("mlx_vlm.models.bailing_moe_linear.language").LinearAttention
+    owner = part("models.bailing_moe_linear.language").LinearAttention
 
     def layer(right: Right, self: Any, x: mx.array, mask: Any, cache: Any, *, offset: Any) -> Any:
         if cache is None:
@@ -109,7 +110,7 @@ def _linear_attention(hits: Hits) -> Patch:
 
 def _convolutions_of_keys(hits: Hits) -> Patch:
     """Of ``baichuan_m1``: nothing before the first token, and the last own key and value after."""
-    owner = importlib.import_module("mlx_vlm.models.baichuan_m1.language").Attention
+    owner = part("models.baichuan_m1.language").Attention
     call = threading.local()
 
     def convolved(right: Right, self: Any, u: mx.array, weights: Any, state: Any = None) -> Any:
@@ -147,7 +148,7 @@ def last_own(valid: mx.array, new: mx.array, old: mx.array | None) -> mx.array:
 
 def _first_tokens(hits: Hits) -> Patch:
     """Of ``recurrent_gemma``: a row whose states are zero is at its first token."""
-    owner = importlib.import_module("mlx_vlm.models.recurrent_gemma.language").RGLRU
+    owner = part("models.recurrent_gemma.language").RGLRU
 
     def unit(right: Right, self: Any, x: mx.array, cache: Any = None) -> Any:
         if cache is None:
@@ -171,7 +172,7 @@ def first_tokens_are_not_scaled(hits: Hits) -> Patch:
 @mend("bailing-moe-linear-offset-in-place")
 def offsets_stay_those_of_the_call(hits: Hits) -> Patch:
     """The attention cache counts on in a new array, so that all layers of a call use one offset."""
-    owner = importlib.import_module("mlx_vlm.models.bailing_moe_linear.language").Attention
+    owner = part("models.bailing_moe_linear.language").Attention
 
     def renewed(*args: Any) -> None:
         cache = args[-1]
@@ -194,4 +195,68 @@ def states_skip_the_padding(hits: Hits) -> Patch:
         _convolutions_of_keys(hits),
         # Its padded rows have states of zeros before their first token.
         _first_tokens(Hits()),
+    )
+
+
+@mend("apc-ssm-state-of-padded-rows")
+def no_time_passes_in_padding(hits: Hits) -> Patch:
+    """Padding is no time step: it adds nothing to a row's state, nor lets it decay."""
+    call = threading.local()
+
+    def attend(right: Right, x: mx.array, *args: Any, **options: Any) -> Any:
+        mask, lengths = options.pop("mask", None), options.pop("lengths", None)
+        valid = mask
+        if lengths is not None:
+            ended = mx.arange(x.shape[1]) < lengths[:, None]
+            valid = ended if mask is None else mask & ended
+        hits.hit_if(valid is not None and not mx.all(valid).item())
+        call.valid = valid
+        return right(x, *args, **options)
+
+    def steps(found: mx.array, *_: Any) -> mx.array:
+        return found if call.valid is None else found * call.valid[..., None]
+
+    return together(wrap(ssm, "ssm_attn", attend), after(ssm, "compute_dt", steps))
+
+
+def _last_column(valid: mx.array, hidden: mx.array, old: mx.array | None) -> mx.array:
+    """The last own column of each row; else what was before."""
+    before = None if old is None else old[:, None, None]
+    return last_own(valid, hidden[:, None], before)[:, 0, 0]
+
+
+@mend("apc-zaya1-vl-state-of-padded-rows")
+def zaya1_vl_keeps_the_last_own_columns(hits: Hits) -> Patch:
+    """What comes before a row's next token are its own last columns."""
+    module = part("models.zaya1_vl.language")
+    call = threading.local()
+
+    def convolved(
+        right: Right, layers: Any, x: mx.array, state: Any, size: int, **options: Any
+    ) -> Any:
+        found, last = right(layers, x, state, size, **options)
+        if call.valid is not None and size:
+            known = state is not None and options["use_state"]
+            old = state if known else mx.zeros((x.shape[0], size, x.shape[-1]), x.dtype)
+            ends = mx.max(mx.where(call.valid, mx.arange(x.shape[1]) + 1, 0), axis=1)
+            own = ends[:, None] + mx.arange(size)
+            last = mx.take_along_axis(mx.concatenate([old, x], axis=1), own[..., None], axis=1)
+        return found, last
+
+    def layer(
+        right: Right, self: Any, hidden: mx.array, cache: Any = None, *args: Any, **kw: Any
+    ) -> Any:
+        states = module._split_cache(cache)[1]
+        if states is None:
+            return right(self, hidden, cache, *args, **kw)
+        call.valid, old = own_tokens(states, hidden.shape[1]), states[1]
+        found = right(self, hidden, cache, *args, **kw)
+        if call.valid is not None:
+            hits.hit()
+            states[1] = _last_column(call.valid, hidden, old)
+        states.advance(hidden.shape[1])
+        return found
+
+    return together(
+        wrap(module.CCA, "__call__", layer), wrap(module, "_causal_conv1d_stack", convolved)
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 from typing import Any
 
@@ -12,15 +11,16 @@ from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend
 from conformance.plugins.mlx_vlm import compat
+from conformance.plugins.mlx_vlm.library_parts import part
 
 
 @mend("unlimited-ocr-window-in-batches")
 def rows_of_a_batch_keep_the_window(hits: Hits) -> Patch:
     """In a batch too, generated tokens see the prompt and the window, and nothing in between."""
-    language = importlib.import_module("mlx_vlm.models.unlimited_ocr.language")
-    deepseek = importlib.import_module("mlx_vlm.models.deepseekocr.language")
-    generation = importlib.import_module("mlx_vlm.generate.ar").GenerationBatch
-    batch_cache = importlib.import_module("mlx_vlm.models.cache").BatchKVCache
+    language = part("models.unlimited_ocr.language")
+    deepseek = part("models.deepseekocr.language")
+    generation = part("generate.ar").GenerationBatch
+    batch_cache = part("models.cache").BatchKVCache
     step = threading.local()
 
     def decode(right: Right, self: Any) -> Any:
@@ -80,9 +80,9 @@ def rows_of_a_batch_keep_the_window(hits: Hits) -> Patch:
 @mend("unlimited-ocr-ring-begins-in-prompt", single_stream=True)
 def the_ring_begins_behind_the_prompt(hits: Hits) -> Patch:
     """A piece of a prompt belongs to what is kept whole, also if it is a single token."""
-    ring = importlib.import_module("mlx_vlm.models.unlimited_ocr.language").RingSlidingKVCache
-    plain = importlib.import_module("mlx_vlm.models.cache").KVCache
-    batch = importlib.import_module("mlx_vlm.generate.ar").PromptProcessingBatch
+    ring = part("models.unlimited_ocr.language").RingSlidingKVCache
+    plain = part("models.cache").KVCache
+    batch = part("generate.ar").PromptProcessingBatch
     # The tokens in a prompt's pieces: all except its last one.
     scope = threading.local()
 

@@ -1,16 +1,17 @@
-"""Defects of the sliding windows of a batch, and of drafts that are rejected."""
+"""Batch caches: sliding windows, drafts that are rejected, rows without keys that are joined."""
 
 from __future__ import annotations
 
 import functools
-import importlib
 from typing import Any
 
 from mlx_vlm.models import cache as caches
+from mlx_vlm.models.cache import BatchKVCache, BatchRotatingKVCache
 
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, replace, together, wrap
 from conformance.core.mends import mend
+from conformance.plugins.mlx_vlm.library_parts import part
 
 
 @mend("rotating-mask-while-rotated", "rotating-mask-while-rotated-in-prefill")
@@ -61,10 +62,27 @@ def trimmed_columns_are_cut_off(hits: Hits) -> Patch:
 @mend("laguna-ragged-drafts")
 def rows_accept_equally_many_drafts(hits: Hits) -> Patch:
     """All rows of a batch accept as many drafts as the row that accepts the fewest."""
-    model = importlib.import_module("mlx_vlm.models.laguna.language").LanguageModel
+    model = part("models.laguna.language").LanguageModel
 
     def needed(_: Any) -> bool:
         hits.hit()
         return True
 
     return replace(model, "requires_uniform_batch_acceptance", property(needed))
+
+
+@mend("extend-of-empty-keys-widens")
+def joined_keys_keep_their_dtype(hits: Hits) -> Patch:
+    """A row without keys does not widen those of the others."""
+
+    def extend(right: Right, self: Any, other: Any) -> None:
+        filled = [cache for cache in (self, other) if cache.keys is not None]
+        dtype = filled[0].keys.dtype if len(filled) == 1 else None
+        right(self, other)
+        if dtype is not None and self.keys.dtype != dtype:
+            hits.hit()
+            self.keys, self.values = self.keys.astype(dtype), self.values.astype(dtype)
+
+    return together(
+        *(wrap(cache, "extend", extend) for cache in (BatchKVCache, BatchRotatingKVCache))
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 from conformance.core.errors import FamilyError
 from conformance.core.family import Family, StandIn
-from conformance.plugins.mlx_vlm.stand_ins import crops, gemma4_unified, grids, tiles, whole_images
+from conformance.plugins.mlx_vlm.stand_ins import crops, gemma4_unified, grids, whole_images
 from conformance.plugins.mlx_vlm.stand_ins.parts import Parts
 
 Maker = Callable[[dict[str, Any], Parts], dict[str, Any]]
@@ -30,7 +30,7 @@ def process(stand_in: StandIn, family: Family, parts: Parts) -> dict[str, Any]:
 
 
 MAKERS: Mapping[str, Maker] = {
-    "deepseek_ocr": tiles.deepseek_ocr,
+    "deepseek_ocr": crops.deepseek_ocr,
     "falcon": grids.falcon,
     "fixed": whole_images.fixed,
     "florence2": whole_images.florence2,
@@ -44,7 +44,7 @@ MAKERS: Mapping[str, Maker] = {
     "moondream": crops.moondream,
     "naflex": grids.naflex,
     "spatial_shapes": grids.spatial_shapes,
-    "squares_and_whole": tiles.squares_and_whole,
+    "squares_and_whole": crops.squares_and_whole,
     "tiles_and_thumbnail": crops.tiles_and_thumbnail,
     "whole_page": whole_images.whole_page,
 }

@@ -12,8 +12,7 @@ import numpy as np
 from mlx.utils import tree_flatten
 
 from conformance.power.caches.finding import Problems
-from conformance.power.caches.rows import Feed, Row
-from conformance.power.caches.tokens import Array, TokenIndex
+from conformance.power.caches.rows import Array, Feed, Row, TokenIndex
 
 DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
 

@@ -11,8 +11,7 @@ import numpy as np
 from conformance.power.caches.finding import Problem, Problems
 from conformance.power.caches.kinds.kind import Kind, as_numpy
 from conformance.power.caches.kinds.visibility import decoded
-from conformance.power.caches.rows import Feed, Row
-from conformance.power.caches.tokens import Array, Token, coded
+from conformance.power.caches.rows import Array, Feed, Row, Token, coded
 
 _RATIO = 3
 _SIZE = 4

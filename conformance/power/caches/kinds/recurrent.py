@@ -12,8 +12,7 @@ import numpy as np
 from conformance.power.caches.finding import Problem, Problems
 from conformance.power.caches.kinds.kind import Kind, as_numpy
 from conformance.power.caches.kinds.visibility import decoded
-from conformance.power.caches.rows import Feed, Row
-from conformance.power.caches.tokens import Array, coded
+from conformance.power.caches.rows import Array, Feed, Row, coded
 
 _SLOTS = 2
 _CONTEXT = 3

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.power.caches.finding import Problem, Problems
-from conformance.power.caches.rows import Feed
-from conformance.power.caches.tokens import Token
+from conformance.power.caches.rows import Feed, Token
 
 Visible = npt.NDArray[np.bool_]
 Held = Sequence[Sequence[Token | None]]

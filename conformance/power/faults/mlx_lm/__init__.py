@@ -1,6 +1,6 @@
-"""Historic defects, put into mlx-lm's batch generator and its caches at run time.
+"""Defects, put into mlx-lm's batch generator and its caches at run time.
 
-How a fault is declared is in ``core/faults/``, what several libraries share in ``backend/``.
+How a fault is declared is in ``core/faults/``, what several libraries share in ``shared_faults``.
 """
 
 from conformance.core.faults.declaration import Fault, declared_in

@@ -8,7 +8,6 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.backend.cache_entries import leaves
-from conformance.backend.shared_faults import differs, of_row_0, rotated_at
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, wrap, wrap_each
 from conformance.power.faults.mlx_lm.tools import (
@@ -18,6 +17,7 @@ from conformance.power.faults.mlx_lm.tools import (
     generate,
     mlx_lm_fault,
 )
+from conformance.power.faults.shared_faults import differs, of_row_0, rotated_at
 
 _fault = partial(
     mlx_lm_fault, source="mlx-vlm #1030", needs=(ROPE, ATTENTION), where="module:*RoPE"

@@ -1,4 +1,4 @@
-"""Samplers and logits processors that see or change other rows."""
+"""Samplers and processors: those of other rows, the generator's own, what they draw and count."""
 
 from __future__ import annotations
 
@@ -8,20 +8,28 @@ from typing import Any
 
 import mlx.core as mx
 from mlx_lm import sample_utils
+from mlx_lm.models.cache import (
+    TokenBuffer,
+)
 
-from conformance.backend.shared_faults import (
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, replace, together, wrap
+from conformance.power.faults.mlx_lm.tools import (
+    SURVIVORS,
+    generate,
+    mlx_lm_fault,
+)
+from conformance.power.faults.shared_faults import (
     OUTPUT,
     differs,
     kept_by_place,
+    no_processors_after,
     nucleus_of_all_rows,
 )
-from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, replace, wrap
-from conformance.power.faults.mlx_lm.tools import generate, mlx_lm_fault
 
 _BATCH = generate.GenerationBatch
 Processor = Callable[[mx.array, mx.array], mx.array]
-_fault = partial(
+_sampler = partial(
     mlx_lm_fault,
     fault_class="samplers",
     source="a Swift engine's fork",
@@ -30,7 +38,7 @@ _fault = partial(
 )
 
 
-@_fault("D7.penalties-in-shared-logits")
+@_sampler("D7.penalties-in-shared-logits")
 def penalties_in_shared_logits(hits: Hits) -> Patch:
     """What a row's processors change stays changed for the rows after it."""
 
@@ -59,13 +67,13 @@ def penalties_in_shared_logits(hits: Hits) -> Patch:
     return wrap(_BATCH, "_step", step)
 
 
-@_fault("D8.history-of-another-row")
+@_sampler("D8.history-of-another-row")
 def history_of_another_row(hits: Hits) -> Patch:
     """When a row leaves, the next one's penalties count that row's tokens."""
     return kept_by_place(_BATCH, "_token_context", hits)
 
 
-@_fault("F2.xtc-threshold-over-rows", source="issue trackers: XTC in a batch")
+@_sampler("F2.xtc-threshold-over-rows", source="issue trackers: XTC in a batch")
 def xtc_threshold_over_rows(hits: Hits) -> Patch:
     """The least likely of the likely tokens is looked for in all rows, not in each."""
 
@@ -82,7 +90,179 @@ def xtc_threshold_over_rows(hits: Hits) -> Patch:
     return wrap(sample_utils, "apply_xtc", apply_xtc)
 
 
-@_fault("F2.top-p-threshold-over-rows", source="issue trackers: top-p in a batch")
+@_sampler("F2.top-p-threshold-over-rows", source="issue trackers: top-p in a batch")
 def top_p_threshold_over_rows(hits: Hits) -> Patch:
     """The narrowest nucleus of all rows bounds the tokens of each."""
     return nucleus_of_all_rows(sample_utils, hits)
+
+
+_drawn = partial(mlx_lm_fault, fault_class="samplers", source=SURVIVORS)
+
+
+@_drawn("D8.history-never-computed", kills=("held/decoding",))
+def history_never_computed(hits: Hits) -> Patch:
+    """The tokens kept for processors are computed only if one of them looks at these."""
+
+    def compute(right: Right, *arrays: Any) -> None:
+        hits.hit_if(arrays[2:] and arrays[2])
+        right(*arrays[:2])
+
+    return wrap(mx, "async_eval", compute)
+
+
+@_drawn("F2.temperature-upside-down", kills=("samplers/drawn_warm",))
+def temperature_upside_down(hits: Hits) -> Patch:
+    """Logits are multiplied by the temperature."""
+
+    def draw(_: Right, logits: mx.array, temp: float) -> mx.array:
+        hits.hit_if(temp != 1)
+        return mx.random.categorical(logits * temp)
+
+    return wrap(sample_utils, "categorical_sampling", draw)
+
+
+@_drawn("F2.least-share-of-all-rows", kills=("samplers/drawn_least", "samplers/drawn_share"))
+def least_share_of_all_rows(hits: Hits) -> Patch:
+    """Min-p measures the tokens of a row by the likeliest token of all rows."""
+
+    def apply(right: Right, logprobs: mx.array, *args: Any) -> mx.array:
+        hits.hit_if(logprobs.shape[0] > 1)
+        more = logprobs.max() - logprobs.max(axis=-1, keepdims=True)
+        best = mx.argmax(logprobs, axis=-1, keepdims=True)
+        raised = mx.take_along_axis(logprobs, best, axis=-1) + more
+        kept = right(mx.put_along_axis(logprobs, best, raised, axis=-1), *args)
+        return mx.where(mx.isinf(kept), kept, logprobs)
+
+    return wrap(sample_utils, "apply_min_p", apply)
+
+
+def _processor(change: Callable[..., Any], name: str) -> Patch:
+    """``change(right, tokens, logits)`` is the processor in place of what ``name`` makes."""
+
+    def make(right: Right, *args: Any) -> Any:
+        return partial(change, right(*args))
+
+    return wrap(sample_utils, name, make)
+
+
+@_drawn("D8.first-token-is-no-history", kills=("samplers/of_one_token",))
+def first_token_is_no_history(hits: Hits) -> Patch:
+    """A history of a single token is not penalised."""
+
+    def penalise(right: Right, tokens: mx.array, logits: mx.array) -> Any:
+        hits.hit_if(len(tokens) == 1)
+        return right(tokens, logits) if len(tokens) > 1 else logits
+
+    return _processor(penalise, "make_repetition_penalty")
+
+
+@_drawn("D8.one-token-too-many-counted", kills=("samplers/of_twenty",))
+def one_token_too_many_counted(hits: Hits) -> Patch:
+    """Frequency penalties count one token more than they are made for."""
+
+    def make(right: Right, penalty: float, context_size: int) -> Any:
+        def process(tokens: mx.array, logits: mx.array) -> Any:
+            hits.hit_if(len(tokens) > context_size)
+            return right(penalty, context_size + 1)(tokens, logits)
+
+        return process
+
+    return wrap(sample_utils, "make_frequency_penalty", make)
+
+
+_default = partial(
+    mlx_lm_fault,
+    fault_class="samplers",
+    source="no report: GenerationBatch keeps a sampler for each row and a fallback",
+    where=OUTPUT,
+)
+
+
+def _greedy(batch: Any, start: int, stop: int, hits: Hits) -> None:
+    """Rows in that range that have the generator's sampler become greedy."""
+    for row in range(start, stop):
+        if batch.samplers[row] is batch.fallback_sampler is not generate.greedy_sampler:
+            hits.hit()
+            batch.samplers[row] = generate.greedy_sampler
+
+
+def _has_own(batch: Any) -> bool:
+    return any(sampler is not batch.fallback_sampler for sampler in batch.samplers)
+
+
+@_default("G1.sampler-lost-to-one-that-joins", kills=("samplers/own_joins_defaults",))
+def sampler_lost_to_one_that_joins(hits: Hits) -> Patch:
+    """When a row with a sampler of its own joins, rows with the generator's become greedy."""
+
+    def extend(right: Right, self: Any, batch: Any) -> None:
+        rows, own = len(self.uids), _has_own(batch)
+        right(self, batch)
+        if own:
+            _greedy(self, 0, rows, hits)
+
+    return wrap(_BATCH, "extend", extend)
+
+
+@_default("G1.sampler-lost-beside-others", kills=("samplers/defaults_join_own",))
+def sampler_lost_beside_others(hits: Hits) -> Patch:
+    """A row with the generator's sampler that joins rows with their own becomes greedy."""
+
+    def extend(right: Right, self: Any, batch: Any) -> None:
+        rows, own = len(self.uids), _has_own(self)
+        right(self, batch)
+        if own:
+            _greedy(self, rows, len(self.uids), hits)
+
+    return wrap(_BATCH, "extend", extend)
+
+
+@_default(
+    "G2.no-processors-once-all-have-left",
+    source="no report: GenerationBatch asks whether any row has processors",
+    kills=("samplers/processors_leave",),
+)
+def no_processors_once_all_have_left(hits: Hits) -> Patch:
+    """After the last row with processors has left, those that join get none."""
+    return no_processors_after(_BATCH, (), hits)
+
+
+@_default(
+    "G2.history-without-the-prefix",
+    source="no report of mlx-lm: mlx-vlm has it (docs/defects/mlx_vlm)",
+    kills=("prefix_caching/penalised",),
+)
+def history_without_the_prefix(hits: Hits) -> Patch:
+    """Processors are not shown the tokens of the cache that a request goes on from."""
+    # A list of tokens goes from the call to the batch as the same object, which grows.
+    cached: dict[int, tuple[list[int], int]] = {}
+
+    def insert(right: Right, self: Any, *args: Any, **options: Any) -> Any:
+        given = options.get("all_tokens") or ()
+        cached.update({id(tokens): (tokens, len(tokens)) for tokens in given})
+        return right(self, *args, **options)
+
+    def buffer(tokens: list[int]) -> Any:
+        _, known = cached.get(id(tokens), ([], 0))
+        hits.hit_if(known)
+        return TokenBuffer(tokens[known:])
+
+    found = wrap(generate.BatchGenerator, "insert_segments", insert)
+    return together(found, replace(generate, "TokenBuffer", buffer))
+
+
+@_default(
+    "G2.processors-kept-of-plain-rows-that-left",
+    source="mlx-lm #1772: the list was cut only where some row had processors",
+    kills=("samplers/plain_leaves",),
+)
+def processors_kept_of_plain_rows_that_left(hits: Hits) -> Patch:
+    """While no row has processors, the list of them stays as long as the batch was."""
+
+    def filter_rows(right: Right, self: Any, keep: Sequence[int]) -> None:
+        rows = len(self.uids)
+        right(self, keep)
+        if keep and len(keep) < rows and not any(self.logits_processors):
+            hits.hit()
+            self.logits_processors += [()] * (rows - len(keep))
+
+    return wrap(_BATCH, "filter", filter_rows)

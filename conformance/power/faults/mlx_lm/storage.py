@@ -1,24 +1,40 @@
-"""Storage that grows by steps, goes round, or has many rows: wrong past its first turn."""
+"""Storage that grows by steps, goes round, has many rows, or comes from a file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import BatchKVCache, BatchRotatingKVCache, TokenBuffer
+from mlx_lm.models.cache import (
+    ArraysCache,
+    BatchKVCache,
+    BatchRotatingKVCache,
+    CacheList,
+    KVCache,
+    RotatingKVCache,
+    TokenBuffer,
+    _BaseCache,
+)
 
-from conformance.backend.shared_faults import OUTPUT, differs
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, after, together, wrap
-from conformance.power.faults.mlx_lm.tools import FULL, ROTATING, generate, mlx_lm_fault
+from conformance.core.faults.patching import Patch, Right, after, replace, together, wrap
+from conformance.power.faults.mlx_lm.tools import (
+    FULL,
+    RECURRENT,
+    ROTATING,
+    SURVIVORS,
+    generate,
+    mlx_lm_fault,
+)
+from conformance.power.faults.shared_faults import OUTPUT, differs
 
 _GENERATOR, _BATCH = generate.BatchGenerator, generate.GenerationBatch
-_fault = partial(mlx_lm_fault, fault_class="storage", where="cache:*")
-_grown = partial(_fault, source="no report: caches and token buffers grow by 256")
+_storage = partial(mlx_lm_fault, fault_class="storage", where="cache:*")
+_grown = partial(_storage, source="no report: caches and token buffers grow by 256")
 _rows = partial(
-    _fault,
+    _storage,
     fault_class="list misalignment",
     source="no report: kernels change at 6 rows and more",
     where=OUTPUT,
@@ -117,7 +133,7 @@ def removed_one_after_another(hits: Hits) -> Patch:
     return wrap(_GENERATOR, "remove", remove)
 
 
-@_fault(
+@_storage(
     "G5.joined-after-a-whole-turn",
     source="no report: a rotating cache is put in order before a join",
     kills=("window/turns",),
@@ -141,3 +157,102 @@ def joined_after_a_whole_turn(hits: Hits) -> Patch:
         wrap(BatchRotatingKVCache, "_update_in_place", update),
         wrap(BatchRotatingKVCache, "extend", extend),
     )
+
+
+_saved = partial(mlx_lm_fault, fault_class="cache load", kills=("prompt_cache/saved",))
+
+
+def _loaded(kind: type[Any], change: Callable[[Any], None]) -> Patch:
+    """``change(cache)`` after a cache of that class was made of its saved state."""
+
+    def then(cache: Any, *_: Any, **__: Any) -> Any:
+        if isinstance(cache, kind):
+            change(cache)
+        return cache
+
+    return after(_BaseCache, "from_state", then)
+
+
+@_saved(
+    "D9.loaded-without-its-length",
+    needs=(FULL,),
+    where="cache:*KVCache:*",
+    source="mlx-lm 0.30.7, models/cache.py: the length is not in the state, but set beside it",
+)
+def loaded_without_its_length(hits: Hits) -> Patch:
+    """A loaded cache has keys, and counts none of them."""
+
+    def change(cache: Any) -> None:
+        hits.hit()
+        cache.offset = 0
+
+    return _loaded(KVCache, change)
+
+
+@_saved(
+    "D9.loaded-as-long-as-held",
+    needs=(ROTATING,),
+    where="cache:*RotatingKVCache:*",
+    source="issue trackers: prompt cache of a rotated window",
+)
+def loaded_as_long_as_held(hits: Hits) -> Patch:
+    """A loaded window counts the tokens that it holds, not those that it saw."""
+
+    def change(cache: Any) -> None:
+        if cache.keys is not None and cache.offset != cache.keys.shape[-2]:
+            hits.hit()
+            cache.offset = cache.keys.shape[-2]
+
+    return _loaded(RotatingKVCache, change)
+
+
+@_saved(
+    "D9.loaded-list-of-none",
+    needs=("cache:CacheList",),
+    where="crash:*cache.py*",
+    source="mlx-lm 0.30.7: CacheList.from_state sets a state on caches that are not there",
+    crash=True,
+)
+def loaded_list_of_none(hits: Hits) -> Patch:
+    """A loaded list of caches has no caches."""
+
+    def change(cache: Any) -> None:
+        hits.hit()
+        del cache.caches
+
+    return _loaded(CacheList, change)
+
+
+@_saved(
+    "D9.loaded-state-is-new",
+    needs=(RECURRENT,),
+    where="cache:*ArraysCache:*",
+    source="mlx-lm 0.30.4, models/cache.py:564: a loaded cache lacks what its state leaves out",
+)
+def loaded_state_is_new(hits: Hits) -> Patch:
+    """A recurrent state that was loaded is taken for that of a new prompt."""
+
+    def change(cache: Any) -> None:
+        hits.hit()
+        cache.cache = [None for _ in cache.cache]
+
+    return _loaded(ArraysCache, change)
+
+
+@_storage(
+    "A8.free-storage-kept",
+    source=SURVIVORS,
+    needs=(ROTATING,),
+    kills=("prompt_cache/brief",),
+    where="cache:*RotatingKVCache:*",
+)
+def free_storage_kept(hits: Hits) -> Patch:
+    """A row that is taken out of a rotating cache that is not full brings free columns along."""
+
+    def extract(right: Right, self: Any, idx: int) -> Any:
+        free = not self.rotated and self.keys.shape[2] > self._idx
+        hits.hit_if(free)
+        with replace(self, "_idx", self.keys.shape[2] if free else self._idx):
+            return right(self, idx)
+
+    return wrap(BatchRotatingKVCache, "extract", extract)

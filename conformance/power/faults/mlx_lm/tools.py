@@ -10,13 +10,16 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import BatchKVCache, BatchRotatingKVCache
 
-from conformance.backend.shared_faults import differs
 from conformance.core.faults.declaration import Hits, fault
 from conformance.core.faults.patching import Patch, Right, replace, wrap_each
+from conformance.power.faults.shared_faults import differs
 
 # The attribute `mlx_lm.generate` is the function of that name.
 generate: Any = importlib.import_module("mlx_lm.generate")
 mlx_lm_fault = partial(fault, engine="mlx_lm")
+
+# The source of faults made of mutants of the library that no check saw.
+SURVIVORS = "mutants that survived"
 
 ATTENTION = "cache:KVCache|cache:RotatingKVCache"
 FULL = "cache:KVCache"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from conformance.backend.shared_faults import OUTPUT, nucleus_of_all_rows
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, together, wrap
 from conformance.plugins.mlx_vlm.library_parts import (
@@ -15,6 +14,7 @@ from conformance.plugins.mlx_vlm.library_parts import (
     prompt_class,
 )
 from conformance.power.faults.mlx_vlm.tools import mlx_vlm_fault
+from conformance.power.faults.shared_faults import OUTPUT, no_processors_after, nucleus_of_all_rows
 
 _fault = partial(
     mlx_vlm_fault,
@@ -64,22 +64,7 @@ def processors_lost_beside_others(hits: Hits) -> Patch:
 )
 def no_processors_once_all_have_left(hits: Hits) -> Patch:
     """After the last row with processors has left, those that join get none."""
-
-    def filter_rows(right: Right, self: Any, keep: list[int]) -> None:
-        had = any(self.logits_processors)
-        right(self, keep)
-        if had and keep and not any(self.logits_processors):
-            self._without = True
-
-    def extend(right: Right, self: Any, other: Any) -> None:
-        if self.uids and getattr(self, "_without", False) and any(other.logits_processors):
-            hits.hit()
-            other.logits_processors = [None] * len(other.uids)
-        right(self, other)
-
-    return together(
-        wrap(batch_class(), "filter", filter_rows), wrap(batch_class(), "extend", extend)
-    )
+    return no_processors_after(batch_class(), None, hits)
 
 
 @_fault(

@@ -8,10 +8,10 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.shared_faults import cast_down
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, replace, together, wrap
 from conformance.plugins.mlx_vlm.library_parts import cache_class
+from conformance.power.faults import shared_faults
 from conformance.power.faults.mlx_vlm.tools import ARRAYS, mlx_vlm_fault
 
 _fault = partial(mlx_vlm_fault, source="mlx-lm #1072", needs=ARRAYS)
@@ -101,9 +101,4 @@ def state_of_another_row_on_join(hits: Hits) -> Patch:
 )
 def states_in_half_precision(hits: Hits) -> Patch:
     """A batch keeps its states in half precision, where the single stream keeps float32."""
-
-    def put(right: Right, self: Any, index: int, value: Any) -> None:
-        many = isinstance(value, mx.array) and value.shape[0] > 1
-        right(self, index, cast_down(value, hits) if many else value)
-
-    return wrap(cache_class("ArraysCache"), "__setitem__", put)
+    return shared_faults.states_in_half_precision(cache_class("ArraysCache"), hits)

@@ -64,12 +64,6 @@ def rejected_tail_of_shorter_rows_stays(hits: Hits) -> Patch:
     return _accepted_as(lambda counts, _: [max(counts)] * len(counts), hits)
 
 
-@_fault("E6.one-rejected-draft-kept")
-def one_rejected_draft_kept(hits: Hits) -> Patch:
-    """The first rejected token stays in all caches."""
-    return _accepted_as(lambda counts, drafted: [min(n + 1, drafted) for n in counts], hits)
-
-
 @_fault("E7.last-accepted-missing")
 def last_accepted_missing(hits: Hits) -> Patch:
     """After a draft that was right to its end the caches lack its last token."""

@@ -1,4 +1,4 @@
-"""Historic defects that no library can host, put into the reference engine at run time.
+"""Defects that no library can host, put into the reference engine at run time.
 
 What a library can host is in the folder of its name beside this one.
 """

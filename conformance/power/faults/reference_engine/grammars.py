@@ -10,10 +10,10 @@ from weakref import WeakKeyDictionary
 
 import mlx.core as mx
 
-from conformance.backend.shared_faults import OUTPUT
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, before, together, wrap
 from conformance.power.faults.reference_engine.tools import reference_fault
+from conformance.power.faults.shared_faults import OUTPUT
 from conformance.reference import drafting
 from conformance.reference.engine import ReferenceEngine
 from conformance.reference.sequence import Sequence as Row

@@ -9,10 +9,10 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.shared_faults import ATTENTION_MODULE, OUTPUT
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, before, replace, together, wrap
 from conformance.power.faults.reference_engine.tools import ATTENTION, reference_fault
+from conformance.power.faults.shared_faults import ATTENTION_MODULE, OUTPUT
 from conformance.reference import drafting
 from conformance.reference import forward as passes
 from conformance.reference.caches.keys import RowwiseKeys

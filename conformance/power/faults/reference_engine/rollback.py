@@ -12,11 +12,11 @@ import msgspec
 
 from conformance.backend.cache_entries import leaves
 from conformance.backend.sampling import GrammarProcessor
-from conformance.backend.shared_faults import OUTPUT
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.core.trace import FinishReason
 from conformance.power.faults.reference_engine.tools import reference_fault
+from conformance.power.faults.shared_faults import OUTPUT
 from conformance.reference import drafting
 from conformance.reference.forward import Feed
 from conformance.reference.sequence import Sequence as Row

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from conformance.backend import (
-    attention_properties as attention,
-)
-from conformance.backend import (
-    processor_properties as processors,
-)
-from conformance.backend import (
-    rotation_properties as rotations,
-)
-from conformance.backend import (
-    sampler_properties as samplers,
-)
-from conformance.backend import (
-    scan_properties as scans,
-)
+from conformance.backend import attention_properties as attention
+from conformance.backend import processor_properties as processors
+from conformance.backend import rotation_properties as rotations
+from conformance.backend import sampler_properties as samplers
+from conformance.backend import scan_properties as scans
 from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
 

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from conformance.app.cli.show.loaded_families import loaded_families
+from conformance.app.cli.show_lists import loaded_families
 from conformance.core.faults.traits import traits
 from conformance.core.verdict import CaseId
 from conformance.power.faults import registry_with_faults

@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 
-from conformance.app.cluster.worker import Ended, do_apart
+from conformance.app.cluster.worker import Ended, difference, do_apart, facts
 
 pytest.importorskip("distributed")
 
@@ -35,3 +35,20 @@ def test_what_nobody_waits_for_any_more_is_ended():
         for child in psutil.Process(os.getpid()).children(recursive=True)
         if "conformance.app.cluster.child" in child.cmdline()
     ]
+
+
+# What must be the same on all machines -----------------------------------------------------------
+
+
+def test_versions_and_code_are_known():
+    assert {"Python", "mlx", "mlx-lm", "source of mlx-conformance"} <= facts().keys()
+    assert all(facts().values())
+
+
+def test_another_version_and_a_missing_one_are_said_in_a_sentence():
+    mine = {"mlx": "1", "numpy": "2"}
+    assert difference(mine, dict(mine), "w") == ""
+    assert difference(mine, mine | {"mlx": "0"}, "tcp://w") == (
+        "worker tcp://w has mlx 0, this machine 1: make them the same"
+    )
+    assert "has numpy none" in difference(mine, {"mlx": "1"}, "w")

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from xdist.scheduler import LoadGroupScheduling, loadscope
 
 from conformance.app.pytest_plugin.distribution import FamilyScheduling
-from conformance.app.pytest_plugin.nodeids import GOLDEN_NODE, SUITE_NODE
+from conformance.app.pytest_plugin.options import GOLDEN_NODE, SUITE_NODE
 from conformance.run.family_seconds import FamilySeconds
 
 

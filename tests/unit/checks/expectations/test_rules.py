@@ -2,11 +2,11 @@
 
 import msgspec
 import pytest
+from results_by_hand import make_finding, make_result
 
 from conformance.checks.expectations import Defect, Expectations, Refusal
 from conformance.core.verdict import (
     CaseId,
-    CaseResult,
     Finding,
     MendedResult,
     ScheduleResult,
@@ -56,22 +56,13 @@ def case(
     words="",
     **schedules,
 ):
-    return CaseResult(
-        case=f"{engine}/{family}/{scenario}/{dtype}/{seed}",
-        engine=engine,
-        family=family,
-        scenario=scenario,
-        dtype=dtype,
-        seed=seed,
-        verdict=Verdict(verdict),
+    return make_result(
+        f"{engine}/{family}/{scenario}/{dtype}/{seed}",
+        Verdict(verdict),
         expected=False,
-        max_abs_diff=None,
-        noise=None,
-        first_bad_step=None,
         evidence=(Finding(Verdict(verdict), "failure", words),) if words else (),
         versions={"mlx-lm": version},
         device=device,
-        seconds=0.0,
         schedules=tuple(ScheduleResult(name, Verdict(v)) for name, v in schedules.items()),
     )
 
@@ -590,3 +581,76 @@ def test_what_is_known_of_a_module_is_known_of_another_family_of_it(family, modu
     found = Expectations((defect(),)).apply_like(case(verdict, family=family), module=module)
     assert (found.known, found.family) == (known, family)
     assert found.expected == (known is not None or verdict == "exact")
+
+
+# Findings: which are known, and which are new ------------------------------------------------
+
+LATE = defect(schedules={"ragged": ("late",)})
+REFUSALS = [refusal(families=("plamo2",))]
+
+
+def known(*findings, entries=(), refusals=()):
+    """What of it the entries allow: the ids, in the order of the findings."""
+    order = sorted(findings, key=lambda f: -f.verdict.severity)
+    names = dict.fromkeys(f.schedule for f in findings if f.schedule)
+    worst = {n: next(f.verdict for f in order if f.schedule == n) for n in names}
+    schedules = tuple(ScheduleResult(name, verdict) for name, verdict in worst.items())
+    verdict = order[0].verdict
+    result = make_result(
+        "mlx_lm/plamo2/ragged/float32/0", verdict, evidence=findings, schedules=schedules
+    )
+    judged = Expectations(tuple(entries), tuple(refusals)).apply(result)
+    return [finding.known for finding in judged.evidence if finding.check != "expectations"]
+
+
+def at(schedule, verdict=Verdict.DIVERGED, **changes):
+    return make_finding(verdict, schedule=schedule, **changes)
+
+
+def test_what_the_entry_claims_is_known_and_another_schedule_is_new():
+    assert known(at("late"), at("early"), entries=[LATE]) == ["lost-state", ""]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "allowed"),
+    [(Verdict.DRIFT, True), (Verdict.DIVERGED, True), (Verdict.NAN, False), (Verdict.CRASH, False)],
+)
+def test_what_is_worse_than_the_entry_wants_is_new(verdict, allowed):
+    found = known(at("late"), at("late", verdict), entries=[LATE])
+    assert found == ["lost-state", "lost-state" if allowed else ""]
+
+
+def test_without_an_entry_for_the_case_all_is_new():
+    assert known(at("late"), entries=[msgspec.structs.replace(LATE, families=("llama",))]) == [""]
+
+
+def test_each_entry_that_allows_it_is_named():
+    entries = [LATE, defect("other")]
+    assert known(at("late"), at("early"), entries=entries) == ["lost-state, other", "other"]
+
+
+def test_what_is_in_no_schedule_is_judged_by_its_verdict():
+    found = known(at("", Verdict.VACUOUS), at("late"), at("", Verdict.CRASH), entries=[LATE])
+    assert found == ["lost-state", "lost-state", ""]
+
+
+def test_a_declared_refusal_is_known_also_beside_something_new():
+    refused = at("late", Verdict.UNSUPPORTED, got="no metal_kernel here")
+    assert known(refused, refusals=REFUSALS) == ["metal-only"]
+    assert known(refused, at("early"), refusals=REFUSALS) == [
+        "metal-only",
+        "",
+    ]
+    other = at("late", Verdict.UNSUPPORTED, got="no sinks")
+    assert known(refused, other, refusals=REFUSALS) == ["metal-only", ""]
+
+
+def test_a_tie_is_never_a_defect():
+    assert known(at("late"), at("late", Verdict.TIE), entries=[LATE]) == ["lost-state", ""]
+
+
+def test_what_is_found_with_the_defects_mended_is_new():
+    assert known(at("late"), at("late", mended="lost-state"), entries=[LATE]) == [
+        "lost-state",
+        "",
+    ]

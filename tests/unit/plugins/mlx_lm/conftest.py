@@ -3,11 +3,11 @@
 import pytest
 
 from conformance.core.family import load_family
-from conformance.plugins.mlx_lm import inventory
 from conformance.plugins.mlx_lm.library import MlxLm
+from conformance.plugins.mlx_lm.plugin import FAMILIES
 
 
 @pytest.fixture(scope="module")
 def model():
-    family = load_family(inventory.FAMILIES / "llama.json")
+    family = load_family(FAMILIES / "llama.json")
     return MlxLm().load(family, dtype="float32", seed=0)

@@ -1,21 +1,39 @@
 """Loading through the library's own loader, and what the measurement says of what was loaded."""
 
+import ast
+import importlib.util
 import json
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
 
 import mlx.core as mx
+import mlx.nn as nn
+import mlx_lm
 import msgspec
 import numpy as np
 import pytest
+from checkpoint_folders import make_folder, quantized, sharded
 from mlx.utils import tree_flatten
 
 from conformance.backend.calibration import calibrate, write_recipe
 from conformance.backend.sensitivity_measure import measure
 from conformance.core.errors import ModelError, Unsupported
-from conformance.core.family import Recipe, WeightRule, load_families, load_family, parse_family
-from conformance.plugins.mlx_lm import inventory
+from conformance.core.family import (
+    Checkpoint,
+    Facts,
+    Family,
+    Recipe,
+    WeightRule,
+    load_families,
+    load_family,
+    parse_family,
+)
+from conformance.plugins.mlx_lm import loading
+from conformance.plugins.mlx_lm.library import MlxLm
 from conformance.plugins.mlx_lm.loading import load, write_checkpoint
-
-FAMILIES = inventory.FAMILIES
+from conformance.plugins.mlx_lm.plugin import FAMILIES
 
 
 def family(name, **changes):
@@ -130,11 +148,112 @@ def test_calibration_finds_a_scale_and_writes_only_the_recipe(tmp_path):
 
 
 def test_every_installed_module_has_a_family_or_a_reason():
-    found = inventory.coverage()
+    found = MlxLm().coverage()
     covered = {f.module for f in load_families(FAMILIES) if not f.facts.model_file}
     assert set(found.modules) == covered | found.excluded.keys()
     assert not covered & found.excluded.keys()
 
 
 def test_modules_with_dashes_are_found():
-    assert "lfm2-vl" in inventory.coverage().modules
+    assert "lfm2-vl" in MlxLm().coverage().modules
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_folder(tmp_path_factory.mktemp("lm") / "tiny")
+
+
+def opened(folder, dtype="float32", **more):
+    found = Family("tiny", Facts(), {}, checkpoint=Checkpoint(str(folder), **more))
+    return load(found, dtype=dtype).model
+
+
+def parameters(model):
+    return dict(tree_flatten(model.parameters()))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_it_is_loaded_in_the_dtype_of_the_arguments(folder, dtype):
+    model = opened(folder, dtype)
+    assert {value.dtype for value in parameters(model).values()} == {getattr(mx, dtype)}
+    assert not model.training
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_converted_one_stays_quantized(folder, bits, tmp_path):
+    model = opened(quantized(folder, tmp_path / "q", bits), "bfloat16")
+    layer = model.model.layers[0].mlp.up_proj
+    assert isinstance(layer, nn.QuantizedLinear)
+    assert layer.bits == bits
+    assert layer.weight.dtype == mx.uint32
+    assert layer.scales.dtype == mx.bfloat16
+
+
+@pytest.mark.parametrize("kind", ["sharded", "tied"])
+def test_it_is_what_the_library_itself_loads(kind, folder, tmp_path):
+    made = tmp_path / kind
+    if kind == "sharded":
+        sharded(folder, made)
+    else:
+        make_folder(made, tie_word_embeddings=True)
+    model, tokenizer = mlx_lm.load(str(made))
+    mine = parameters(opened(made))
+    assert mine.keys() == parameters(model).keys()
+    assert all(mx.array_equal(mine[path], value) for path, value in parameters(model).items())
+    assert ("lm_head.weight" in mine) is (kind == "sharded")
+    text = "The lighthouse keeper"
+    (tokens,) = MlxLm().tokenize(made, [text], trusted=False)
+    assert tokens == tuple(tokenizer.encode(text, add_special_tokens=False))
+    assert tokenizer.decode(list(tokens)) == text
+
+
+def test_code_of_the_folder_is_run_only_if_trusted(folder, tmp_path):
+    made = shutil.copytree(folder, tmp_path / "own")
+    config = json.loads((made / "config.json").read_text())
+    (made / "config.json").write_text(json.dumps({**config, "model_file": "own.py"}))
+    ran = tmp_path / "ran"
+    code = "from mlx_lm.models.llama import Model, ModelArgs\n"
+    (made / "own.py").write_text(f"{code}open({str(ran)!r}, 'w').close()\n")
+    for call in (lambda: MlxLm().check(made), lambda: opened(made)):
+        with pytest.raises(ModelError, match="custom module"):
+            call()
+    assert not ran.exists()
+    MlxLm().check(made, trusted=True)
+    assert ran.exists()
+    assert opened(made, trusted=True)
+
+
+@pytest.fixture
+def unloaded(monkeypatch):
+    """As in a process that has not met the family."""
+    monkeypatch.delitem(sys.modules, "mlx_lm.models.olmo", raising=False)
+
+
+def olmo():
+    return load_family(FAMILIES / "olmo.json")
+
+
+def test_the_family_is_loaded_and_the_package_is_missing_afterwards(unloaded):
+    assert load(olmo()).model.model_type == "olmo"
+    assert "hf_olmo" not in sys.modules
+
+
+def test_without_it_the_module_ends_the_process(unloaded, monkeypatch):
+    monkeypatch.setattr(loading, "_LOOKED_FOR", {})
+    with pytest.raises(Unsupported, match="install ai2-olmo"):
+        load(olmo())
+
+
+def test_a_package_that_is_installed_is_left_alone(unloaded, monkeypatch):
+    own = ModuleType("hf_olmo")
+    own.__spec__ = importlib.util.spec_from_loader("hf_olmo", None)
+    monkeypatch.setitem(sys.modules, "hf_olmo", own)
+    load(olmo())
+    assert sys.modules["hf_olmo"] is own
+
+
+def test_the_module_uses_nothing_of_the_package():
+    load(olmo())
+    source = Path(sys.modules["mlx_lm.models.olmo"].__file__).read_text(encoding="utf-8")
+    names = [node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)]
+    assert "hf_olmo" not in names

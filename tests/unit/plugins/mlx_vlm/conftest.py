@@ -3,10 +3,8 @@
 import pytest
 
 from conformance.core.family import load_family
-from conformance.plugins.mlx_vlm import inventory
 from conformance.plugins.mlx_vlm.library import MlxVlm
-
-FAMILIES = inventory.FAMILIES
+from conformance.plugins.mlx_vlm.plugin import FAMILIES
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,9 @@ from mlx_vlm.server.generation import ResponseGenerator
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.family import load_family
 from conformance.core.schedule import Media, Request
-from conformance.plugins.mlx_vlm import inventory
 from conformance.plugins.mlx_vlm.inputs import compose, embed, inputs_of
+from conformance.plugins.mlx_vlm.plugin import FAMILIES
 
-FAMILIES = inventory.FAMILIES
 IMAGE = Media("image", (16, 16))
 
 

@@ -3,10 +3,9 @@
 import msgspec
 
 from conformance.core.family import Recipe, WeightRule, load_family
-from conformance.plugins.mlx_vlm import inventory, media_sensitivity
+from conformance.plugins.mlx_vlm import media_sensitivity
 from conformance.plugins.mlx_vlm.loading import load
-
-FAMILIES = inventory.FAMILIES
+from conformance.plugins.mlx_vlm.plugin import FAMILIES
 
 
 def measured(**changes):

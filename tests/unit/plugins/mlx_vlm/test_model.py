@@ -8,9 +8,9 @@ from mlx import nn
 
 from conformance.core.family import load_family
 from conformance.core.schedule import Media, Request
-from conformance.plugins.mlx_vlm import inventory
 from conformance.plugins.mlx_vlm.inputs import compose
 from conformance.plugins.mlx_vlm.model import LoadedModel
+from conformance.plugins.mlx_vlm.plugin import FAMILIES
 
 
 def test_fresh_puts_back_what_a_run_left(model):
@@ -73,7 +73,7 @@ def test_there_is_no_pass_without_a_cache_after_an_image_that_the_model_wrote(li
 
 
 def test_what_an_image_shows_it_shows_to_generated_tokens_too(library):
-    family = load_family(inventory.FAMILIES / "mllama.json")
+    family = load_family(FAMILIES / "mllama.json")
     crossing = library.load(family, dtype="float32", seed=0)
     image = Media("image", (16, 16))
     (short, media), (long, same) = (

@@ -11,9 +11,10 @@ from conformance.core.family import load_family
 from conformance.core.phases import Phases
 from conformance.core.schedule import Request
 from conformance.core.verdict import Verdict
-from conformance.plugins.mlx_vlm import compat, inventory, quantization
+from conformance.plugins.mlx_vlm import compat, quantization
 from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
 from conformance.plugins.mlx_vlm.library import MlxVlm
+from conformance.plugins.mlx_vlm.plugin import FAMILIES
 from conformance.reference.subject import Subject
 from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.scenarios.quantized import QUANTIZED, START
@@ -26,7 +27,7 @@ TURBOQUANT = turboquant.TurboQuantKVCache
 
 @pytest.fixture(scope="module")
 def subject():
-    family = load_family(inventory.FAMILIES / "qwen2_vl.json")
+    family = load_family(FAMILIES / "qwen2_vl.json")
     return Subject.load(MlxVlm(), family, dtype="float32", seed=0, phases=Phases())
 
 
@@ -130,7 +131,7 @@ def test_noise_is_measured_with_quantized_caches(subject):
     assert abs(other - stream.logprobs).max() > 1e-2
 
 
-# Faults planted into the library -----------------------------------------------------------------
+# What the catalogue of faults has not
 
 
 def verdicts(subject, *names):
@@ -142,65 +143,11 @@ def verdicts(subject, *names):
 
 
 BAD = {Verdict.DRIFT, Verdict.DIVERGED}
-SEEN = ("uniform_8_32", "uniform_4_32", "turbo", "start_below", "start_above")
-
-
-def test_without_a_fault_all_is_exact(subject):
-    assert set(verdicts(subject, *SEEN).values()) == {Verdict.EXACT}
-
-
-def test_scales_of_another_row_after_a_filter(subject, monkeypatch):
-    right = caches.BatchQuantizedKVCache.filter
-
-    def wrong(self, batch_indices):
-        right(self, batch_indices)
-        packed, scales, biases = self.keys
-        self.keys = (packed, mx.roll(scales, 1, axis=0), biases)
-
-    monkeypatch.setattr(caches.BatchQuantizedKVCache, "filter", wrong)
-    found = verdicts(subject, "uniform_8_32", "uniform_4_32", "turbo")
-    assert {found["uniform_8_32"], found["uniform_4_32"]} <= BAD
-    assert found["turbo"] is Verdict.EXACT
-
-
-def test_codes_of_another_row_after_a_filter(subject, monkeypatch):
-    right = turboquant._filter_state
-
-    def wrong(state, batch_indices):
-        return right(state, batch_indices[::-1])
-
-    monkeypatch.setattr(turboquant, "_filter_state", wrong)
-    assert verdicts(subject, "turbo")["turbo"] in BAD
-
-
-def test_scales_of_another_row_after_a_join(subject, monkeypatch):
-    right = caches.BatchQuantizedKVCache.extend
-
-    def wrong(self, other):
-        right(self, other)
-        packed, scales, biases = self.values
-        self.values = (packed, scales, mx.roll(biases, 1, axis=0))
-
-    monkeypatch.setattr(caches.BatchQuantizedKVCache, "extend", wrong)
-    assert verdicts(subject, "uniform_8_32")["uniform_8_32"] in BAD
-
-
-def test_rows_that_join_are_quantized_twice(subject, monkeypatch):
-    right = caches.BatchQuantizedKVCache.extend
-
-    def wrong(self, other):
-        shape = {"group_size": other.group_size, "bits": other.bits}
-        lossy = mx.dequantize(*other.keys, **shape) * 0.98
-        other.keys = mx.quantize(lossy, **shape)
-        right(self, other)
-
-    monkeypatch.setattr(caches.BatchQuantizedKVCache, "extend", wrong)
-    assert verdicts(subject, "uniform_8_32")["uniform_8_32"] in BAD
 
 
 @pytest.mark.parametrize(
     "policy",
-    [lambda index, count: True, lambda index, count: index > 0, lambda index, count: False],
+    [lambda index, count: index > 0, lambda index, count: False],
 )
 def test_another_layer_is_left_out_than_the_last(subject, monkeypatch, policy):
     monkeypatch.setattr(caches, "should_quantize_kv_layer", policy)

@@ -8,8 +8,10 @@ from miniatures.answering import Leads, Packs
 from miniatures.served import CutsStreams, Garbles, Served
 
 from conformance.core.errors import ModelError
-from conformance.plugins.servers.asking import Asking, Question
-from conformance.plugins.servers.remote import models
+from conformance.core.schedule import Request
+from conformance.core.trace import FinishReason
+from conformance.plugins.servers.asking import Answer, Asking, Question, reason_of, stopped_at
+from conformance.plugins.servers.http import models
 
 
 def question(name="a", *, stream=True, **more):
@@ -142,3 +144,15 @@ def test_a_stream_that_ends_early_has_no_reason(ask):
             super().streamed(row, write)
 
     assert ask(Cuts, question()).answer.reason is None
+
+
+def test_only_reasons_that_there_are_count():
+    assert reason_of(Answer(reason="length")) is FinishReason.LENGTH
+    assert reason_of(Answer(reason="done")) is None
+    assert reason_of(Answer()) is None
+
+
+def test_of_several_stop_sequences_none_is_known():
+    assert stopped_at(Request("a", (1,), 3, stop=((7, 8),))) == (7, 8)
+    assert stopped_at(Request("a", (1,), 3, stop=((7,), (8,)))) == ()
+    assert stopped_at(Request("a", (1,), 3)) == ()

@@ -4,11 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
+from started_processes import gone, marked
 
 from conformance.plugins.servers.forking import Forked, Host, _hosts, host_of
 from conformance.plugins.servers.process import ServerError, start
@@ -58,20 +57,6 @@ def begin(text, **options):
     )
 
 
-def left(mark):
-    """Processes whose command has that mark."""
-    found = psutil.process_iter(["cmdline"])
-    return [p for p in found if any(f"mark {mark}" in w for w in p.info["cmdline"] or ())]
-
-
-def gone(mark, seconds=60.0):
-    """Whether no such process is left after a while."""
-    end = time.monotonic() + seconds
-    while left(mark) and time.monotonic() < end:
-        time.sleep(0.05)
-    return not left(mark)
-
-
 def test_a_fork_is_the_module_as_python_runs_it_and_is_ended():
     server = begin(SMALL.format(mark="forked"))
     assert isinstance(server._process, Forked)
@@ -80,7 +65,7 @@ def test_a_fork_is_the_module_as_python_runs_it_and_is_ended():
     assert said.split() == ["__main__", str(server.folder), "own", f"['{port}']", "True"]
     assert server.code is None
     assert server.memory() > 0
-    assert left("forked")
+    assert marked("forked")
     server.stop()
     assert gone("forked")
     assert server.code is not None
@@ -105,7 +90,7 @@ def test_no_fork_is_left_however_the_starter_ends(number, then):
     starter = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE)
     assert starter.stdout.readline() == b"ready\n"
     if number is not None:
-        assert left(mark)
+        assert marked(mark)
         starter.send_signal(number)
     starter.wait(60)
     assert gone(mark)

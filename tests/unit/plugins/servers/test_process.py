@@ -4,14 +4,20 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
+from started_processes import gone, marked
 
 from conformance.plugins.servers import process
-from conformance.plugins.servers.process import ServerError, last_line, last_traceback, start
+from conformance.plugins.servers.process import (
+    KEPT,
+    Pool,
+    ServerError,
+    last_line,
+    last_traceback,
+    start,
+)
 
 ROOT = Path(__file__).parents[4]
 # Answers at /health; starts a process of its own, which must go, too.
@@ -33,23 +39,6 @@ def begin(text, **options):
     return start(
         lambda _: None, command(text), environment=dict(os.environ), health="/health", **options
     )
-
-
-def marked(mark):
-    """Processes whose command has that mark."""
-    found = []
-    for each in psutil.process_iter(["cmdline"]):
-        if any(f"mark {mark}" in word for word in each.info["cmdline"] or ()):
-            found.append(each)
-    return found
-
-
-def gone(mark, seconds=8.0):
-    """Whether no such process is left after a while."""
-    end = time.monotonic() + seconds
-    while marked(mark) and time.monotonic() < end:
-        time.sleep(0.05)
-    return not marked(mark)
 
 
 def test_a_server_and_what_it_started_are_ended():
@@ -148,3 +137,46 @@ def test_logs_are_read_from_their_end():
     assert last_traceback(log) == "TypeError: no int [x/mlx_lm/server.py:7 in run]"
     assert last_traceback("fine") == ""
     assert last_line(" \n") == "its log is empty"
+
+
+class Server:
+    def __init__(self):
+        self.code, self.stops = None, 0
+
+    def stop(self):
+        self.stops += 1
+
+
+@pytest.fixture
+def servers():
+    made = Pool()
+    yield made
+    made.close()
+
+
+def test_a_server_is_started_once(servers):
+    first = servers.get("a", Server)
+    assert servers.get("a", Server) is first
+    servers.discard("a")
+    assert first.stops == 1
+    assert servers.get("a", Server) is not first
+
+
+def test_one_that_ended_is_started_again(servers):
+    first = servers.get("a", Server)
+    first.code = 1
+    assert servers.get("a", Server) is not first
+    assert first.stops == 1
+
+
+def test_few_are_kept(servers):
+    first, *others = (servers.get(key, Server) for key in range(KEPT + 1))
+    assert first.stops == 1
+    assert not any(other.stops for other in others)
+
+
+def test_a_fork_leaves_its_parents_servers_alone(servers, monkeypatch):
+    first = servers.get("a", Server)
+    monkeypatch.setattr(process.os, "getpid", os.getppid)
+    assert servers.get("a", Server) is not first
+    assert first.stops == 0

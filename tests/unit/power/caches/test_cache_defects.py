@@ -101,7 +101,7 @@ def test_an_entry_for_another_release_is_not_active(tmp_path):
     [
         ('id = "one"', "id = 1", "Expected `str`"),
         ('"error"', '"eror"', "'what' knows no"),
-        (">0", "later", "Invalid specifier"),
+        (">0", "later", "is not a specifier"),
         ('says = "None"', 'says = "("', "unterminated"),
         ('why = "because"', "", "missing required field `why`"),
         ("[[defect]]", "[[defect", "not TOML"),

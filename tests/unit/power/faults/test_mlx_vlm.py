@@ -6,11 +6,11 @@ import re
 
 import mlx.core as mx
 import pytest
-from miniatures.trials import Trials, describes_itself, traces
+from miniatures.trials import Trials, traces
 
-from conformance.backend.shared_faults import differs
 from conformance.power.faults import registry_with_faults
-from conformance.power.faults.mlx_vlm import FAULTS, quant_policy
+from conformance.power.faults.mlx_vlm import FAULTS, quantized
+from conformance.power.faults.shared_faults import differs
 from conformance.power.mutation.killing import killed
 
 # The cheapest first; between them they have all traits that faults need.
@@ -20,12 +20,6 @@ FAMILIES = (
 )
 # Schedules that are left out: there are cheaper ones of each kind.
 LEFT_OUT = re.compile(r"alone_|start_|image_(uniform|turbo)|uniform_8|eagle3_|mtp_(?!of_one)")
-ENTRIES = {
-    *("A1", "A2", "A6", "A9", "A11", "B1", "B2", "B3", "B5", "B6", "B7", "B8", "B9", "B10", "B11"),
-    *("B12", "B13", "B14", "B15", "B18", "B20", "B21", "B22", "C1", "C2", "C3", "C5", "C4"),
-    *("D1", "D3", "D4", "D5", "D9", "E6", "E7", "F3", "F4", "F5", "F6", "F8", "F9", "F11", "F12"),
-    *("F2", "F13", "F15", "G1", "G2", "G7", "G8"),
-}
 
 
 @functools.cache
@@ -50,19 +44,6 @@ def test_a_fault_is_caught_by_the_first_scenario_named(fault):
     assert killed(fault, before, after)
 
 
-def test_all_entries_that_the_engine_hosts_are_there():
-    assert {fault.name.partition(".")[0] for fault in FAULTS} == ENTRIES
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_describes_itself(fault):
-    assert describes_itself(fault, "mlx_vlm", trials().registry.scenarios)
-
-
-def test_the_registry_has_them():
-    assert all(trials().registry.faults[fault.key] is fault for fault in FAULTS)
-
-
 def test_no_fault_leaves_a_trace():
     modules = ("models.mllama.language", "speculative.dflash", "speculative.eagle3")
     for fault, inside, afterwards in traces(FAULTS, "mlx_vlm", modules):
@@ -79,6 +60,6 @@ def test_a_last_layer_that_is_quantized_anyway_is_no_fault():
 def test_a_turboquant_cache_of_few_bits_takes_heads_that_have_no_groups(size):
     mx.random.seed(0)
     keys, values = mx.random.normal((1, 2, 3, size)), mx.random.normal((1, 2, 3, size))
-    coarse = quant_policy._turbo(keys, values)
+    coarse = quantized._coarse_turbo(keys, values)
     assert [array.shape for array in coarse] == [keys.shape, values.shape]
     assert all(map(differs, coarse, (keys, values)))

@@ -1,6 +1,8 @@
 """When a mutant counts as killed beside what kills a fault."""
 
-from conformance.core.verdict import CaseResult, Finding, ScheduleResult, Verdict
+from results_by_hand import make_result
+
+from conformance.core.verdict import Finding, ScheduleResult, Verdict
 from conformance.power.mutants.mutant_trials import as_fault, kill_of
 from conformance.power.mutants.reach import Place
 from conformance.report.mutants import Mutant
@@ -11,24 +13,7 @@ FAULT = as_fault(Mutant("m.py", "f", "number", "x = 1", "x = 2", 1, (1, 1), 0, 1
 
 
 def result(verdict, *findings):
-    return CaseResult(
-        case=CASE,
-        engine="mlx_lm",
-        family="llama",
-        scenario="ragged",
-        dtype="float32",
-        seed=0,
-        verdict=verdict,
-        expected=True,
-        max_abs_diff=None,
-        noise=None,
-        first_bad_step=None,
-        evidence=findings,
-        versions={},
-        device="cpu",
-        seconds=1.0,
-        schedules=(ScheduleResult("a", verdict),),
-    )
+    return make_result(CASE, verdict, evidence=findings, schedules=(ScheduleResult("a", verdict),))
 
 
 REFUSAL = Finding(Verdict.UNSUPPORTED, "failure", "the engine refused", schedule="a")

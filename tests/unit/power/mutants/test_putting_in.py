@@ -6,7 +6,7 @@ import sys
 import msgspec
 import pytest
 
-from conformance.power.mutants.live_changes import InvalidMutantError, SameCodeError
+from conformance.power.mutants.definitions import InvalidMutantError, SameCodeError
 from conformance.power.mutants.mutating import mutants_of
 from conformance.power.mutants.putting_in import PutIn
 from conformance.report.mutants import Kind

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from conformance.core.errors import ConformanceError
-from conformance.power.mutants.lookups import without_default
+from conformance.power.mutants.definitions import without_default
 from conformance.power.mutants.reviewed import read_reviewed
 from conformance.power.mutants.targets import BATCHING, files_of, mutants_in
 from conformance.report.mutants import Mutant

@@ -1,57 +1,28 @@
 """When a fault counts as found: a check must say something that it did not say without it."""
 
-import contextlib
+from contextlib import nullcontext
 
 import pytest
+from results_by_hand import make_result
 
 from conformance.core.faults import Fault
-from conformance.core.verdict import MOST_FINDINGS, CaseResult, Finding, ScheduleResult, Verdict
+from conformance.core.verdict import MOST_FINDINGS, Finding, ScheduleResult, Verdict
 from conformance.power.mutation.killing import detected, killed, overcome
 from conformance.tools.explain.new_findings import new_findings
 
-FAULT = Fault(
-    "X1.example",
-    "example",
-    "nobody",
-    "nothing",
-    "e",
-    (),
-    ("s",),
-    lambda hits: contextlib.nullcontext(),
-)
-CRASHING = Fault(
-    "X2.crash",
-    "example",
-    "nobody",
-    "nothing",
-    "e",
-    (),
-    ("s",),
-    lambda hits: contextlib.nullcontext(),
-    crash=True,
-)
+
+def fault(name, **more):
+    return Fault(
+        name, "example", "nobody", "nothing", "e", (), ("s",), lambda hits: nullcontext(), **more
+    )
+
+
+FAULT, CRASHING = fault("X1.example"), fault("X2.crash", crash=True)
 GOOD = ScheduleResult("one", Verdict.EXACT)
 
 
 def result(*findings, schedules=()):
-    return CaseResult(
-        case="e/f/s/float32/0",
-        engine="e",
-        family="f",
-        scenario="s",
-        dtype="float32",
-        seed=0,
-        verdict=Verdict.EXACT,
-        expected=False,
-        max_abs_diff=None,
-        noise=None,
-        first_bad_step=None,
-        evidence=findings,
-        versions={},
-        device="cpu",
-        seconds=1.0,
-        schedules=schedules,
-    )
+    return make_result("e/f/s/float32/0", evidence=findings, schedules=schedules)
 
 
 def found(verdict="diverged", check="free", schedule="one", request="a", **more):

@@ -8,12 +8,13 @@ from miniatures.library import ToyLibrary
 from miniatures.model import VOCAB
 from miniatures.right import ContinuousBatching
 from miniatures.wrong import CrashesOnJoin, LosesFirstToken
+from results_by_hand import make_result
 
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.family import Facts, Family
 from conformance.core.faults import Fault, Hits, replace
 from conformance.core.library import Description
-from conformance.core.verdict import CaseId, CaseResult, Finding, ScheduleResult, Verdict
+from conformance.core.verdict import CaseId, Finding, ScheduleResult, Verdict
 from conformance.power.mutation.kills import Kills
 from conformance.power.mutation.power import (
     Attempt,
@@ -243,20 +244,10 @@ def test_a_fault_that_ends_its_process_survives(registry):
 
 
 def right_run(*schedules, evidence=()):
-    about = ("right", "calm", "staggered", "float32", 0)
-    case = CaseId(*about)
-    result = CaseResult(
-        str(case),
-        *about,
-        verdict=max(schedules, key=lambda verdict: verdict.severity),
-        expected=True,
-        max_abs_diff=None,
-        noise=None,
-        first_bad_step=None,
+    result = make_result(
+        "right/calm/staggered/float32/0",
+        max(schedules, key=lambda verdict: verdict.severity),
         evidence=evidence,
-        versions={},
-        device="cpu",
-        seconds=0.0,
         schedules=tuple(ScheduleResult(f"s{i}", v) for i, v in enumerate(schedules)),
     )
     return {"staggered": result}

@@ -6,17 +6,15 @@ import mlx.core as mx
 import pytest
 from mlx_vlm import sample_utils
 from mlx_vlm.generate import ar
-from mlx_vlm.models import gated_delta, rope_utils, sparse_attention, ssm
+from mlx_vlm.models import cache, gated_delta, rope_utils, sparse_attention, ssm
 
 from conformance.backend.uncompiled import uncompiled
-from conformance.power.functions.function_defects import load_function_defects
+from conformance.power.properties.function_defects import load_function_defects
 from conformance.power.properties.mlx_vlm import properties
 
 # Of both libraries: tests/unit/backend/ has these.
 SHARED = ("attention", "masks", "processors", "rotations", "samplers", "scans")
-# properties/test_caches.py has these.
-ELSEWHERE = (*SHARED, "caches")
-ALL = {one.name: one for one in properties() if not one.name.startswith(ELSEWHERE)}
+ALL = {one.name: one for one in properties() if not one.name.startswith(SHARED)}
 
 
 @pytest.fixture(autouse=True)
@@ -49,8 +47,46 @@ def never(*args, **kwargs):
 
 
 PROMPTS, GENERATOR = ar.PromptProcessingBatch, ar.BatchGenerator
+ARRAYS, POOLING, BATCH_POOLING = cache.ArraysCache, cache.PoolingCache, cache.BatchPoolingCache
+BUFFERED = cache.BufferedRotatingKVCache
 # For each property what is broken, and how.
 BROKEN = {
+    "caches: what all have": (
+        ARRAYS,
+        "prefix_cache_snapshot",
+        lambda kept: kept | {"lengths": None},
+    ),
+    "caches: blocks of recurrent layers": (ARRAYS, "_restore_speculative_metadata", None),
+    "caches: blocks given up": (ARRAYS, "abort_speculation", None),
+    "caches: blocks that are refused": (ARRAYS, "_recorded_length", lambda length: 0),
+    "caches: windows of rows": (ARRAYS, "update_window", lambda window: window[::-1]),
+    "caches: streams as they are kept": (cache.QuantizedKVCache, "prefix_cache_merge", None),
+    "caches: streams quantized and taken apart": (
+        cache.KVCache,
+        "to_quantized",
+        lambda packed: cache.QuantizedKVCache(bits=packed.bits),
+    ),
+    "caches: chunks": (cache.ChunkedKVCache, "maybe_trim_front", None),
+    "caches: prefixes that are read only": (
+        cache.StaticPrefixKVCache,
+        "_capacity_for",
+        lambda room: room + 1,
+    ),
+    "caches: blocks of pooled windows": (
+        cache,
+        "_select_pooling_remainder",
+        lambda rest: rest[:, ::-1],
+    ),
+    "caches: blocks of pooled rows": (
+        BATCH_POOLING,
+        "_speculative_valid_lengths",
+        lambda both: ([0] * len(both[0]), both[1]),
+    ),
+    "caches: pooled blocks given up": (POOLING, "abort_speculation", None),
+    "caches: pooled blocks that are refused": (cache, "_record_pooling_speculative_inputs", None),
+    "caches: streams in any order": (cache.ChunkedKVCache, "trim", lambda count: count + 1),
+    "caches: room of streams": (cache.KVCache, "prefix_cache_reserve", None),
+    "caches: windows that become buffered": (BUFFERED, "_capacity_for", lambda room: room + 1),
     "batches: answers": (ar, "_split_prompt_kwargs_per_row", lambda rows: rows[::-1]),
     "batches: sizes of images": (ar, "normalize_resize_shape", lambda sides: sides and (3, 3)),
     "batches: what is asked": (ar, "normalize_resize_shape", lambda sides: (3, 3)),

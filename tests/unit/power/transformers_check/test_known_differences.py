@@ -1,4 +1,4 @@
-"""What is known of disagreements: it can be read, and still points at something."""
+"""What is known of disagreements: it can be read, still points at something, and is used."""
 
 import importlib.metadata
 import importlib.util
@@ -8,9 +8,14 @@ import msgspec
 import pytest
 
 from conformance.core.errors import FamilyError
+from conformance.core.family import Facts, Family
 from conformance.power.transformers_check.known_differences import (
+    Adjustment,
+    Cause,
+    changed,
     load_known,
     merged,
+    prompt_of,
     without,
 )
 from conformance.run.registry import build_registry
@@ -86,3 +91,32 @@ def test_a_malformed_file_names_itself_and_the_field(tmp_path, text, message):
 def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(FamilyError, match="can't be read"):
         load_known(tmp_path / "none.toml")
+
+
+FAMILY = Family("x", Facts(), {"model_type": "x", "vocab_size": 64, "text_config": {"a": 1}})
+
+
+def test_a_prompt_is_longer_than_the_windows_and_stays_in_the_vocabulary():
+    wide = msgspec.structs.replace(FAMILY, facts=Facts(window=16, tokens=(10, 20)))
+    assert len(prompt_of(FAMILY)) >= 24
+    assert len(prompt_of(wide)) > 3 * 16
+    assert set(prompt_of(wide)) <= set(range(10, 20))
+    assert len(set(prompt_of(wide))) > 5
+    assert prompt_of(FAMILY) == prompt_of(FAMILY)
+
+
+def test_what_both_get_and_what_one_gets():
+    adjustment = Adjustment(
+        why="y", both={"n": 1}, null=("m",), transformers={"n": 2}, drop=("text_config.a",)
+    )
+    ours, theirs = changed(FAMILY, (adjustment,))
+    assert (ours["n"], ours["m"], ours["text_config"]) == (1, None, {"a": 1})
+    assert (theirs["n"], theirs["m"], theirs["text_config"]) == (2, None, {})
+    assert FAMILY.config["text_config"] == {"a": 1}
+
+
+def test_a_tower_is_one_table_of_the_config():
+    cause = Cause(wrong="mlx_lm", at="a:1", what="w", both={"text_config": {"b": 2}})
+    ours, theirs = changed(FAMILY, (Adjustment(why="y", tower="text_config"), cause))
+    assert ours["text_config"] == {"a": 1, "b": 2}
+    assert theirs == {"a": 1, "b": 2}

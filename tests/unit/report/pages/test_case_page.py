@@ -17,10 +17,15 @@ from results_by_hand import HOSTILE, hostile, make_finding, make_result
 from conformance.core.verdict import Verdict
 from conformance.report.cascades import cascades
 from conformance.report.message import message_parts
-from conformance.report.pages.case_page import numbers, render_case, tokens
-from conformance.report.pages.environment import make_environment
-from conformance.report.pages.slugs import case_href
-from conformance.report.pages.words import shown
+from conformance.report.pages.case_page import (
+    caches,
+    differences,
+    layers,
+    numbers,
+    render_case,
+    tokens,
+)
+from conformance.report.pages.environment import Renderer, case_href, shown
 
 PAGES = ()
 
@@ -45,11 +50,11 @@ class Read(HTMLParser):
         return [value for key, value in self.attributes if key == name]
 
 
-ENVIRONMENT = make_environment()  # once: it compiles the templates
+RENDERER = Renderer(PAGES)  # once: it compiles the templates
 
 
 def page(result, **more):
-    return Read(render_case(result, ENVIRONMENT, pages=PAGES, **more))
+    return Read(render_case(result, RENDERER, **more))
 
 
 def test_the_five_parts_are_those_of_the_terminal():
@@ -195,3 +200,54 @@ def test_hostile_results_have_pages():
         found = page(result)
         assert set(found.tags) <= tags
         assert all(not href.startswith("javascript") for href in found.of("href"))
+
+
+# The charts of a case's page ---------------------------------------------------------------------
+
+
+def test_difference_noise_and_margin_are_lines_and_the_first_bad_token_is_marked():
+    chart = differences(make_compared())
+    assert [line.name for line in chart.lines] == ["difference", "noise", "margin"]
+    assert [point.missing for point in chart.lines[0].points] == [False, False, True]
+    bad = chart.lines[0].points[1].x
+    assert chart.mark.x < bad < chart.mark.x + chart.mark.width
+    assert chart.mark.text == "token 1: the first whose difference exceeds the noise"
+
+
+def test_many_points_are_small_and_the_mark_is_seen():
+    many = differences(make_compared(difference=(0.1,) * 200, bad=150))
+    assert many.dense
+    assert many.mark.width == 8
+    assert not differences(make_compared()).dense
+
+
+def test_without_a_bad_token_nothing_is_marked():
+    assert differences(make_compared(bad=None)).mark is None
+
+
+def test_without_numbers_there_is_no_chart():
+    none = make_compared(difference=(), noise=(), margin=(), bad=None)
+    assert differences(none) is None
+    assert differences(make_compared(difference=(None,), noise=(), margin=())) is None
+
+
+def test_without_differences_the_others_are_drawn():
+    chart = differences(make_compared(difference=(), bad=None))
+    assert [line.name for line in chart.lines] == ["noise", "margin"]
+
+
+def test_cache_bytes_are_bars_and_what_is_unknown_has_none():
+    chart = caches(make_picture())
+    assert [bar.text for bar in chart.bars][2:4] == ["step 2: 2048 bytes", "step 4: 1024 bytes"]
+    heights = [bar.height for bar in chart.bars]
+    assert heights[1] == 2 * heights[0]
+    assert heights[-1] == 0
+    assert caches(make_picture(cache_bytes=())) is None
+
+
+def test_the_first_layer_beyond_noise_is_marked():
+    chart = layers(make_explanation())
+    assert chart.mark.text.startswith("model.layers.2: ")
+    third = chart.lines[0].points[2].x
+    assert chart.mark.x < third < chart.mark.x + chart.mark.width
+    assert layers(make_explanation(layers=())) is None

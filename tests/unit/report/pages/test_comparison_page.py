@@ -7,8 +7,7 @@ from conformance.core.errors import ResultError
 from conformance.core.verdict import Verdict
 from conformance.report.comparison import compare
 from conformance.report.pages.comparison_page import grids, render_comparison
-from conformance.report.pages.environment import make_environment
-from conformance.report.pages.slugs import case_href
+from conformance.report.pages.environment import Renderer, case_href
 
 WORSE, BETTER, GONE, NEW = (f"mlx_lm/llama/{name}/float32/0" for name in "wbgn")
 BEFORE = (make_result(WORSE), make_result(BETTER, Verdict.CRASH), make_result(GONE))
@@ -20,7 +19,7 @@ AFTER = (
 
 
 def render(before=BEFORE, after=AFTER):
-    return render_comparison(before, after, make_environment(), pages=())
+    return render_comparison(before, after, Renderer())
 
 
 def test_changed_cells_are_a_grid():

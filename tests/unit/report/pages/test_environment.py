@@ -1,15 +1,24 @@
 """Escaping, filters and the frame of all pages."""
 
+import re
+
 import jinja2
 import pytest
+import results_by_hand
 
+from conformance.core.verdict import Verdict
 from conformance.report.pages.environment import (
+    MEANINGS,
     Page,
+    Renderer,
+    brief,
+    case_href,
+    case_slug,
     make_environment,
     matrix_link,
     nats,
     number,
-    render_page,
+    shown,
 )
 
 
@@ -60,7 +69,62 @@ def test_links_lead_to_the_top_from_anywhere(environment, here, root):
         )
     )
     pages = (Page("index.html", "Overview"), Page("matrix.html", "Matrix"))
-    text = render_page(environment, "x", here=here, pages=pages)
+    text = Renderer(pages, environment).page("x", here)
     assert f'href="{root}matrix.html">Matrix' in text
     assert f'href="{root}assets/style.css"' in text
     assert text.count('aria-current="page"') == (here == "index.html")
+
+
+# File names of case pages ------------------------------------------------------------------------
+
+
+def test_a_name_says_which_case_it_is():
+    slug = case_slug("mlx_lm/qwen3_5/ragged/float32/0")
+    assert slug.startswith("mlx_lm-qwen3_5-ragged-float32-0-")
+    assert case_href("mlx_lm/qwen3_5/ragged/float32/0") == f"cases/{slug}.html"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("mlx_lm/a/b-c/float32/0", "mlx_lm/a-b/c/float32/0"),
+        ("mlx_lm/Klear/ragged/float32/0", "mlx_lm/klear/ragged/float32/0"),
+        ("x" * 300 + "/1", "x" * 300 + "/2"),
+        ("\ud800", "\ud801"),
+    ],
+)
+def test_cases_that_a_file_name_cannot_distinguish_have_two(one, other):
+    assert case_slug(one).lower() != case_slug(other).lower()
+
+
+@pytest.mark.parametrize("name", [*results_by_hand.HOSTILE, "", "..", "/" * 9, "é" * 400])
+def test_any_text_gives_a_harmless_short_name(name):
+    assert re.fullmatch(r"[a-z0-9_]+(-[a-z0-9_]+)*-[0-9a-f]{10}", case_slug(name))
+    assert len(case_slug(name)) < 120
+
+
+# Words and harmless texts ------------------------------------------------------------------------
+
+
+def test_every_verdict_has_a_meaning():
+    assert set(MEANINGS) == set(Verdict)
+
+
+def test_a_long_text_is_cut_to_one_line():
+    assert brief("a\n  b", 9) == "a b"
+    assert brief("x" * 10, 10) == "x" * 10
+    assert brief("x" * 11, 10) == "xxxxxxx..."
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("plain é 中\n\tnext", "plain é 中\n\tnext"),
+        ("a\u202eb", r"a\u202eb"),
+        ("\u200b\ufeff\u2066", r"\u200b\ufeff\u2066"),
+        ("\x1b[31m\x00\x7f", r"\u001b[31m\u0000\u007f"),
+        ("\ud800", r"\ud800"),
+    ],
+)
+def test_what_cannot_be_seen_is_written_out(text, seen):
+    assert shown(text) == seen

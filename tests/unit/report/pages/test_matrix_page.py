@@ -6,10 +6,8 @@ import results_by_hand
 
 from conformance.core.inventory import Inventory
 from conformance.core.verdict import Verdict
-from conformance.report.pages.environment import make_environment
+from conformance.report.pages.environment import Renderer, case_href, shown
 from conformance.report.pages.matrix_page import has_page, matrix_data, render_matrix
-from conformance.report.pages.slugs import case_href
-from conformance.report.pages.words import shown
 
 
 def case_of(data, row, column, index=0):
@@ -99,7 +97,7 @@ def test_what_is_exact_or_a_tie_as_expected_needs_no_page(verdict, expected, pag
 
 def test_the_data_in_the_page_is_json_that_ends_no_script():
     material = results_by_hand.hostile()
-    text = render_matrix(material.results, material.inventory, make_environment(), pages=())
+    text = render_matrix(material.results, material.inventory, Renderer())
     start = text.index('<script type="application/json" id="data">')
     inside = text[start:].partition(">")[2].partition("</script>")[0]
     data = msgspec.json.decode(inside)

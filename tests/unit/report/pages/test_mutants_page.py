@@ -3,7 +3,7 @@
 from results_by_hand import HOSTILE
 
 from conformance.report.mutants import Fate, Mutant, MutantKill, MutantResult
-from conformance.report.pages.environment import make_environment
+from conformance.report.pages.environment import Renderer
 from conformance.report.pages.mutants_page import render_mutants, sections
 
 
@@ -14,7 +14,7 @@ def result(fate, *, after="x = 2", library="mlx_lm", kill=None, why=""):
 
 
 def render(*results):
-    return render_mutants(results, make_environment(), pages=())
+    return render_mutants(results, Renderer())
 
 
 def test_each_library_has_a_section_with_its_counts():

@@ -1,22 +1,28 @@
 """The first page."""
 
+import re
+
 import pytest
 import results_by_hand
+from results_by_hand import make_result
 
 from conformance.core.inventory import Inventory
 from conformance.core.invocation import Invocation
 from conformance.core.verdict import Verdict
-from conformance.report.pages.environment import make_environment
+from conformance.report.matrix import Cell
+from conformance.report.pages.environment import Renderer, case_href
 from conformance.report.pages.material import Material
 from conformance.report.pages.overview import (
+    COLOURS,
+    colour,
     headline,
     known,
+    lanes,
     power,
     render_overview,
     runs,
-    versions,
+    small_matrices,
 )
-from conformance.report.pages.slugs import case_href
 from conformance.report.trials import Kill, Outcome, Trial
 
 
@@ -43,7 +49,7 @@ def test_the_headline_is_one_sentence(counts, text):
 def test_what_is_not_whole_is_not_green(changes):
     right = (results_by_hand.make_result(),)
     material = Material(right, Inventory(), **changes)
-    page = render_overview(material, make_environment(), pages=())
+    page = render_overview(material, Renderer())
     assert '<p class="headline bad">1 case as expected, 1 ' in page
     assert all(problem in page for problem in changes.get("problems", ()))
 
@@ -69,14 +75,6 @@ def test_a_case_of_several_defects_counts_for_each():
         for n, text in enumerate(("b, a", "b", None))
     ]
     assert known(results) == [("b", 2), ("a", 1)]
-
-
-def test_versions_of_several_runs_are_all_reported():
-    results = [
-        results_by_hand.make_result(versions={"mlx": "1"}),
-        results_by_hand.make_result(versions={"mlx": "2"}, device="gpu"),
-    ]
-    assert versions(results) == [("device", ["cpu (made by hand)", "gpu"]), ("mlx", ["1", "2"])]
 
 
 def test_each_run_has_its_cases_in_order_of_time():
@@ -109,7 +107,7 @@ def test_many_runs_are_counted():
 
 def overview(results, inventory, trials=()):
     material = Material(tuple(results), inventory, trials=tuple(trials))
-    return render_overview(material, make_environment(), pages=())
+    return render_overview(material, Renderer())
 
 
 def test_without_a_power_file_the_page_says_so():
@@ -148,3 +146,113 @@ def test_many_findings_are_counted():
     text = overview(leaks, results_by_hand.inventory())
     assert text.count("<li><span") == 20
     assert "and 5 more findings: all their cases, in the matrix" in text
+
+
+# Honest denominators -----------------------------------------------------------------------------
+
+
+def test_what_was_not_run_counts_as_not_proven():
+    lane = next(iter(lanes(results_by_hand.few(), results_by_hand.inventory())))
+    assert (lane.engine, lane.dtype) == ("mlx_lm", "float32")
+    assert (lane.families_run, lane.families) == (5, 6)
+    assert (lane.run, lane.missing, lane.applicable) == (20, 10, 30)
+    assert lane.proven + lane.wrong + lane.undecided == lane.run
+    assert lane.share == 17 / 30
+
+
+def test_known_defects_are_wrong_all_the_same():
+    lane = next(iter(lanes(results_by_hand.few(), results_by_hand.inventory())))
+    assert (lane.wrong, lane.known, lane.unexpected) == (2, 1, 1)
+
+
+def test_what_says_nothing_is_neither_right_nor_wrong():
+    verdicts = (Verdict.UNSUPPORTED, Verdict.POLICY, Verdict.VACUOUS)
+    results = [
+        results_by_hand.make_result(f"mlx_lm/f/s{n}/float32/0", verdict, expected=True)
+        for n, verdict in enumerate(verdicts)
+    ]
+    (lane,) = lanes(results, Inventory())
+    assert (lane.proven, lane.wrong, lane.undecided) == (0, 0, 3)
+
+
+def test_each_seed_and_dtype_is_a_lane():
+    names = ("float32/0", "float32/1", "bfloat16/0")
+    results = [results_by_hand.make_result(f"mlx_lm/llama/ragged/{name}") for name in names]
+    assert [(lane.dtype, lane.seed) for lane in lanes(results, Inventory())] == [
+        ("float32", 0),
+        ("float32", 1),
+        ("bfloat16", 0),
+    ]
+
+
+def test_of_an_engine_that_is_not_installed_no_share_is_reported():
+    (lane,) = lanes([results_by_hand.make_result()], Inventory())
+    assert (lane.families, lane.missing, lane.applicable, lane.share) == (None, None, None, None)
+
+
+def test_a_case_that_applies_no_more_stays_in_the_denominator():
+    inventory = Inventory(applicable={"mlx_lm": {"llama": ("repeat",)}})
+    (lane,) = lanes([results_by_hand.make_result()], inventory)
+    assert (lane.run, lane.missing, lane.applicable) == (1, 1, 2)
+
+
+# The small picture of a matrix -------------------------------------------------------------------
+
+
+def cells(stroke):
+    """The cells that a path goes over: column and row of each."""
+    found = set()
+    for x, y, width in re.findall(r"M(\d+)\.1 (\d+)\.5h(\d+)\.8", stroke):
+        found |= {(int(x) + n, int(y)) for n in range(int(width) + 1)}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected", "name"),
+    [
+        (Verdict.EXACT, True, "good"),
+        (Verdict.TIE, True, "tie"),
+        (Verdict.UNSUPPORTED, True, "none"),
+        (Verdict.POLICY, True, "none"),
+        (Verdict.CRASH, True, "known"),
+        (Verdict.VACUOUS, True, "known"),
+        (Verdict.DRIFT, False, "bad"),
+        (Verdict.EXACT, False, "bad"),
+    ],
+)
+def test_a_cell_has_the_colour_of_the_large_matrix(verdict, expected, name):
+    assert colour(Cell(verdict, expected)) == name
+
+
+def test_each_cell_is_drawn_once_in_its_place():
+    results = results_by_hand.few()
+    for small in small_matrices(results, results_by_hand.SCENARIOS):
+        drawn = [cell for _, stroke in small.strokes for cell in cells(stroke)]
+        assert len(drawn) == len(set(drawn)) == len(small.families) * len(small.scenarios)
+    first = small_matrices(results, results_by_hand.SCENARIOS)[0]
+    names = [family.name for family in first.families]
+    assert cells(dict(first.strokes)["bad"]) == {(names.index("qwen3"), 1)}
+    assert cells(dict(first.strokes)["tie"]) == {(names.index("gemma3"), 1)}
+    assert dict(first.counts)[COLOURS["good"]] == 16
+
+
+def test_what_was_not_run_is_empty():
+    results = [make_result("e/a/one/d/0"), make_result("e/b/two/d/0"), make_result("e/c/one/d/0")]
+    (small,) = small_matrices(results, ("one", "two"))
+    assert cells(dict(small.strokes)["good"]) == {(0, 0), (2, 0), (1, 1)}
+
+
+def test_cells_side_by_side_are_one_stroke():
+    material = results_by_hand.many(families=400, scenarios=3)
+    right = [result for result in material.results if result.verdict is Verdict.EXACT]
+    results = [*right, *(make_result(f"mlx_lm/x{n}/scenario_0/float32/0") for n in range(400))]
+    (small,) = small_matrices(results, material.inventory.scenarios)
+    stroke = dict(small.strokes)["good"]
+    assert max(int(width) for width in re.findall(r"h(\d+)\.8", stroke)) >= 399
+    assert len(cells(stroke)) == len(results)
+
+
+def test_a_family_says_what_its_cells_are():
+    found = small_matrices(results_by_hand.few(), results_by_hand.SCENARIOS)[0]
+    texts = {family.name: family.text for family in found.families}
+    assert texts["mamba"] == "mamba: 1 known defect, 1 unsupported or a policy, 2 exact"

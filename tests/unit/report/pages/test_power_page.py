@@ -3,13 +3,13 @@
 from html_pictures import make_trial, make_trials
 from results_by_hand import HOSTILE
 
-from conformance.report.pages.environment import make_environment
+from conformance.report.pages.environment import Renderer
 from conformance.report.pages.power_page import matrices, render_power
 from conformance.report.trials import Kill, Outcome
 
 
 def render(trials):
-    return render_power(trials, make_environment(), pages=())
+    return render_power(trials, Renderer())
 
 
 def test_each_fault_has_a_row_and_each_family_a_column():

@@ -4,7 +4,7 @@ from results_by_hand import make_finding, make_result
 
 from conformance.core.verdict import ScheduleResult, Verdict
 from conformance.report.history import histories
-from conformance.report.pages.environment import make_environment
+from conformance.report.pages.environment import Renderer
 from conformance.report.pages.trend_page import Total, render_trend, rows, totals
 
 
@@ -48,7 +48,7 @@ def test_a_family_that_changed_comes_first():
 
 
 def test_the_page_says_what_came_and_went_and_what_lasts():
-    text = render_trend(RUNS, make_environment(), pages=())
+    text = render_trend(RUNS, Renderer())
     assert "crash in 0.1; right in 0.2" in text
     assert "Wrong in every decided run" in text
     assert "0.2: 1 wrong" in text
@@ -57,10 +57,10 @@ def test_the_page_says_what_came_and_went_and_what_lasts():
 
 def test_one_run_and_none_have_a_page():
     for runs in (RUNS[:1], ()):
-        assert "Families by run" in render_trend(runs, make_environment(), pages=())
+        assert "Families by run" in render_trend(runs, Renderer())
 
 
 def test_hostile_names_are_text():
     name = "<script>window.pwned = 1</script>"
     runs = ((name, (make_result(f"{name.replace('/', '|')}/f/s/d/0"),)),)
-    assert "<script>window" not in render_trend(runs, make_environment(), pages=())
+    assert "<script>window" not in render_trend(runs, Renderer())

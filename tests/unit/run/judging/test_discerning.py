@@ -5,14 +5,12 @@ import pytest
 from miniatures.library import ToyLibrary, family
 from miniatures.model import ToyModel
 from miniatures.right import ContinuousBatching
+from miniatures.sessions import toy_session
 from miniatures.wrong import RowZeroOffset
 
 from conformance.core.schedule import Media, Request
 from conformance.core.verdict import CaseId, Verdict
 from conformance.run.judging.discerning import in_other_context, needed
-from conformance.run.registry import Registry
-from conformance.run.session import Session
-from conformance.scenarios import LADDER
 
 
 class Constant(ToyModel):
@@ -42,16 +40,7 @@ def played(model, scenario, engine=ContinuousBatching):
         def load(self, family, *, dtype, seed):
             return model()
 
-    session = Session(
-        Registry(
-            libraries={"toy": Library()},
-            families={("toy", "toy"): family()},
-            engines={"engine": type("Engine", (engine,), {"name": "engine"})},
-            scenarios={scenario.name: scenario for scenario in LADDER},
-            faults={},
-            plugins=(),
-        )
-    )
+    session = toy_session({"engine": engine}, library=Library(), families=[family()])
     return session.run(CaseId("engine", "toy", scenario, "float32", 0))
 
 

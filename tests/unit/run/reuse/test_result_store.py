@@ -6,9 +6,10 @@ import time
 import pytest
 from results_by_hand import make_result
 
+from conformance.core.content_keys import digest
 from conformance.core.verdict import CaseId
 from conformance.reference import installed_files
-from conformance.reference.installed_files import Digests, digest
+from conformance.reference.installed_files import Digests
 from conformance.run.reuse import result_store
 from conformance.run.reuse.result_store import ResultStore
 
@@ -100,36 +101,29 @@ def test_a_file_is_read_once_for_all_families(opened, files, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("name", ["lib.llama", "lib.cache"])
-def test_a_changed_module_forgets_it(store, files, name):
-    files[name].write_text("2")
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_changed_or_missing_module_forgets_it(store, files, name, gone):
+    if gone:
+        files[name].unlink()
+    else:
+        files[name].write_text("2")
     assert store.known(ID, "family", "full") is None
-
-
-def test_a_module_that_is_gone_forgets_it(store, files):
-    files["lib.cache"].unlink()
-    assert store.known(ID, "family", "full") is None
-
-
-def test_another_family_file_forgets_it(store):
-    assert store.known(ID, "another", "full") is None
-
-
-def test_another_tier_does_not_know_it(store):
-    assert store.known(ID, "family", "quick") is None
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("case", "family", "tier"),
     [
-        "mlx_lm/llama/ragged/float16/0",
-        "mlx_lm/llama/ragged/float32/1",
-        "mlx_lm/llama/wide/float32/0",
-        "other/llama/ragged/float32/0",
-        "mlx_lm/gemma/ragged/float32/0",
+        (CASE, "another", "full"),
+        (CASE, "family", "quick"),
+        ("mlx_lm/llama/ragged/float16/0", "family", "full"),
+        ("mlx_lm/llama/ragged/float32/1", "family", "full"),
+        ("mlx_lm/llama/wide/float32/0", "family", "full"),
+        ("other/llama/ragged/float32/0", "family", "full"),
+        ("mlx_lm/gemma/ragged/float32/0", "family", "full"),
     ],
 )
-def test_another_dtype_seed_scenario_engine_or_family_is_not_known(store, case):
-    assert store.known(CaseId.parse(case), "family", "full") is None
+def test_another_case_family_file_or_tier_is_not_known(store, case, family, tier):
+    assert store.known(CaseId.parse(case), family, tier) is None
 
 
 def test_another_environment_does_not_know_it(store, opened, here):

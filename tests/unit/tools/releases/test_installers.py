@@ -1,11 +1,11 @@
 """What the commands of an installer print, read; they themselves: tests/integration."""
 
 from datetime import UTC, datetime
-from subprocess import CompletedProcess
 
 import pytest
 
 from conformance.core.errors import ReleaseError
+from conformance.core.processes import Done
 from conformance.tools.releases import installers
 
 DAY = datetime(2026, 8, 1, tzinfo=UTC)
@@ -19,10 +19,10 @@ def printing(monkeypatch):
     def use(text, *, uv, code=0, wrong=""):
         def run(command, **_):
             calls.append(command)
-            return CompletedProcess(command, code, text, wrong)
+            return Done(code, text, wrong)
 
         monkeypatch.setattr(installers, "find_uv", lambda: "uv" if uv else None)
-        monkeypatch.setattr(installers.subprocess, "run", run)
+        monkeypatch.setattr(installers, "run_to_end", run)
         return calls
 
     return use

@@ -14,7 +14,7 @@ from mlx_lm.models.cache import LRUPromptCache
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, replace, together, wrap
 from conformance.plugins.servers.planting import of_library, served_fault
-from conformance.power.faults.mlx_lm import cancellation, lists
+from conformance.power.faults.mlx_lm import rows
 
 _ENGINE = "mlx_lm_server"
 _fault = partial(
@@ -25,10 +25,10 @@ _fault = partial(
 )
 
 LIMIT_OF_ANOTHER_ROW = of_library(
-    lists.limit_of_another_row, _ENGINE, name="F15.limit-of-another-row", kills=("served_ends",)
+    rows.limit_of_another_row, _ENGINE, name="F15.limit-of-another-row", kills=("served_ends",)
 )
 END_TAKEN_FOR_A_REMOVAL = of_library(
-    cancellation.end_taken_for_a_removal,
+    rows.end_taken_for_a_removal,
     _ENGINE,
     name="B8.end-taken-for-a-removal",
     kills=("served_alone",),

@@ -9,10 +9,10 @@ from mlx_vlm import apc
 from mlx_vlm.generate import ar
 from mlx_vlm.server import generation
 
-from conformance.backend.shared_faults import differs
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.plugins.servers.planting import served_fault
+from conformance.power.faults.shared_faults import differs
 
 _fault = partial(
     served_fault,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -22,15 +23,16 @@ from conformance.power.properties.mlx_vlm.caches.parts import (
 
 SIZE, GATE = 3, 2
 _MOST = 24
-NAMES = ("PoolingCache.*", "BatchPoolingCache.*", "*_pooling_*", "_speculative_lengths")
+_NAMES = ("PoolingCache.*", "BatchPoolingCache.*", "*_pooling_*", "_speculative_lengths")
 
 
 def cache_pool_properties() -> list[Property]:
-    """The properties of blocks that end."""
+    """The properties of blocks that end, are given up or refused."""
     return [
-        Property("caches: blocks of pooled windows", FILE, NAMES, _single),
-        Property("caches: blocks of pooled rows", FILE, NAMES, _rows),
-        Property("caches: pooled blocks given up", FILE, NAMES, _given_up),
+        Property("caches: blocks of pooled windows", FILE, _NAMES, _single),
+        Property("caches: blocks of pooled rows", FILE, _NAMES, _rows),
+        Property("caches: pooled blocks given up", FILE, _NAMES, _given_up),
+        Property("caches: pooled blocks that are refused", FILE, _NAMES, _refused),
     ]
 
 
@@ -204,3 +206,86 @@ def _given_up() -> Iterator[str]:
             yield from pool.wrong(f"after {total} tokens that are given up")
             if cache.is_speculating or cache.nbytes != bare:
                 yield f"a block that is given up leaves {cache.nbytes} bytes, not {bare}"
+
+
+_ENDLESS = 2**31
+
+
+def _begun(*, batch: bool, total: int = 3, fed: int = 0) -> Any:
+    pool = Pool(2, [1, 1], batch=batch)
+    pool.cache.start_speculation(total)
+    if fed:
+        pool.feed(fed)
+    return pool.cache
+
+
+def _refused() -> Iterator[str]:
+    """Empty blocks, more tokens than announced, and unfed tokens are refused."""
+    for batch in (True, False):
+        plain = Pool(2, [1, 1], batch=batch).cache
+        yield from refuses(ValueError, plain.start_speculation, 0)
+        yield from refuses(ValueError, plain.start_speculation, -1)
+        yield from refuses(RuntimeError, plain.commit_speculation, 0)
+        for lengths in ([1], [1, 1, 1], [-1, -1], [4, 4], 4, -1):
+            yield from refuses(ValueError, _begun(batch=batch, fed=3).commit_speculation, lengths)
+        for fed in (0, 2):
+            yield from refuses(RuntimeError, _begun(batch=batch, fed=fed).commit_speculation, 1)
+        for number in (0, 2):
+            yield from refuses(
+                RuntimeError, _begun(batch=batch, fed=3).commit_speculation, 1, number
+            )
+        for fed, more in ((0, 4), (2, 2), (3, 1)):
+            keys, gates = mx.zeros((2, more, SIZE)), mx.zeros((2, more, GATE))
+            call = _begun(batch=batch, fed=fed).accumulate_windows
+            yield from refuses(ValueError, call, keys, gates, 0)
+    yield from refuses(ValueError, _begun(batch=False, fed=3).commit_speculation, [1, 2])
+    if plain.start_speculation("2") != 1:
+        yield "a length that is no number is not made one"
+    yield from _prepared()
+    for made in (caches.PoolingCache(4), caches.BatchPoolingCache(4, [0, 1])):
+        made.start_speculation(5)
+        types = mx.bfloat16, mx.float16
+        made.accumulate_windows(*(mx.ones((2, 5, SIZE), one) for one in types), 0)
+        made.commit_speculation(3)
+        if (made.buf_kv.dtype, made.buf_gate.dtype) != types:
+            yield f"what a block leaves is {made.buf_kv.dtype}, {made.buf_gate.dtype}"
+    made = caches.PoolingCache(2)
+    made.update_and_fetch(made.accumulate_windows(*[mx.ones((1, 3, 1), mx.bfloat16)] * 2, 0)[0])
+    merged = made.merge([made, caches.PoolingCache(2)])
+    if {one.dtype for one in merged.state} != {mx.bfloat16}:
+        yield f"rows put together are {merged.state}"
+
+
+def _prepared() -> Iterator[str]:
+    """A batch takes lengths and padding only when empty, and for its number of rows."""
+    keys, gates = mx.zeros((2, 1, SIZE)), mx.zeros((2, 1, GATE))
+    yield from refuses(
+        ValueError, caches.BatchPoolingCache(2, [0]).accumulate_windows, keys, gates, 0
+    )
+    for fed in (1, 2):
+        prepare = Pool(2, [fed, fed], batch=True).cache.prepare
+        yield from refuses(ValueError, partial(prepare, left_padding=[1, 1]))
+    empty = caches.BatchPoolingCache(3, mx.array([1, 0]))
+    yield from refuses(ValueError, partial(empty.prepare, left_padding=[1]))
+    empty.prepare(left_padding=mx.array([1, 2]), lengths=[4, 3])
+    if (empty.left_padding, empty._lengths) != ([2, 2], [4, 3]):
+        yield f"a batch is prepared for {empty.left_padding}, {empty._lengths}"
+    none = caches.BatchPoolingCache(2, [])
+    none.pooled = mx.zeros((0, 2, SIZE))
+    none.start_speculation(1)
+    none.commit_speculation([])
+    if none.pooled is not None or none.offset.dtype != mx.int32:
+        yield f"a batch of no rows holds windows: {none.pooled}, {none.offset.dtype}"
+    # A block ends where a row's prompt does.
+    pool = Pool(2, [3, 1], batch=True)
+    pool.cache.prepare(lengths=[1, 9])
+    pool.cache.start_speculation(3)
+    pool.feed(3)
+    pool.cache.commit_speculation([3, 2])
+    pool.cut([4, 3], [4, 3])
+    yield from pool.wrong("a row whose prompt ends in a block")
+    if pool.cache._lengths != [4, 10]:
+        yield f"its prompts end at {pool.cache._lengths}"
+    pool.cache.finalize()
+    if pool.cache._lengths != [_ENDLESS] * 2:
+        yield f"without a prompt rows end at {pool.cache._lengths}"

@@ -15,8 +15,7 @@ from conformance.core.properties import Property
 from conformance.plugins.mlx_vlm import compat
 from conformance.power.properties.mlx_vlm.generator.expected_steps import Limits
 from conformance.power.properties.mlx_vlm.generator.generators import Way, expect, insert, make
-from conformance.power.properties.mlx_vlm.generator.steps_pieces_stand_ins import Entry, Next
-from conformance.power.properties.mlx_vlm.generator.steps_stand_ins import QUANTIZED
+from conformance.power.properties.mlx_vlm.generator.steps_stand_ins import QUANTIZED, Entry, Next
 
 ar: Any = compat.part("generate.ar")
 

@@ -6,11 +6,11 @@ from mlx_vlm.models.ministral3 import language as ministral3
 from mlx_vlm.models.youtu_vl.vision import Siglip2Encoder
 
 from conformance.core.faults.declaration import Hits
+from conformance.plugins.mlx_vlm.mends.masks_of_columns import padding_is_scaled_as_a_first_token
 from conformance.plugins.mlx_vlm.mends.on_cuda import (
     NO_ROWS,
     sides_of_images_are_columns,
 )
-from conformance.plugins.mlx_vlm.mends.scales_of_rows import padding_is_scaled_as_a_first_token
 
 
 @pytest.mark.parametrize("rows", [0, 3])

@@ -6,7 +6,7 @@ import pytest
 from conformance.core.errors import FamilyError
 from conformance.core.family import StandIn, load_families
 from conformance.core.schedule import Media
-from conformance.plugins.mlx_vlm.inventory import FAMILIES
+from conformance.plugins.mlx_vlm.plugin import FAMILIES
 from conformance.plugins.mlx_vlm.stand_ins import kinds
 
 WITH_STAND_IN = [f for f in load_families(FAMILIES) if f.facts.stand_in is not None]

@@ -1,0 +1,153 @@
+"""``conformance show``: what is installed, and the whole evidence of one case."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from conformance.app.cli.models_output import plain_output
+from conformance.app.cli.options import (
+    EXISTING_FILE,
+    case_options,
+    checkpoint_options,
+    globs,
+    library_path_option,
+    settings_options,
+)
+from conformance.app.cli.printing import say
+from conformance.app.cli.registries import case_of, near, registry_of
+from conformance.app.cli.show_lists import KINDS, lists_of, overview, print_lists
+from conformance.app.pytest_plugin.setup import make_setup
+from conformance.app.run_settings import Settings, settings_of
+from conformance.core.errors import ConformanceError
+from conformance.core.nearest import did_you_mean
+from conformance.core.verdict import CaseId, CaseResult, encode
+from conformance.report import evidence_text
+from conformance.report.jsonl import read_results
+from conformance.run.hosting import load_plugins
+from conformance.run.registry import Registry
+
+_KINDS = "|".join(KINDS)
+
+
+@click.command("show")
+@click.argument("what", required=False, metavar=f"[{_KINDS}|CASE_ID]")
+@globs(
+    "engine",
+    "families: only families of these engines. Each is loaded to show its caches and positions, "
+    "the scenarios that apply, and why others do not. May be repeated.",
+)
+@click.option(
+    "--from",
+    "source",
+    type=EXISTING_FILE,
+    metavar="FILE",
+    help="CASE_ID: read the case from a result file of `conformance run --json` instead of "
+    "running it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; lists have more detail.")
+@checkpoint_options
+@settings_options("no-mends")
+@case_options
+@library_path_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    what: str | None,
+    engines: tuple[str, ...],
+    source: Path | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Show what is installed, or the whole evidence of one case.
+
+    Without an argument, it counts the installed families, engines, scenarios and plugins. A CASE_ID
+    has slashes, such as mlx_lm/llama/ragged/float32/0: just this case is run, in one child process
+    with this terminal, so that `breakpoint()` and environment variables work; changes to a library
+    belong in a module of `--plugin`. Exit code 1 if the verdict is not the expected one.
+
+    \b
+    conformance show families                          each with its engines
+    conformance show families --engine mlx_vlm         each loaded: caches, positions
+    conformance show mlx_lm/llama/ragged/float32/0     one case in full
+    """  # noqa: D301
+    if engines and what != "families":
+        raise ConformanceError("--engine goes with `conformance show families` only")
+    if what is not None and "/" in what:
+        if source is not None:
+            result = recorded(what, source)
+        else:
+            case = CaseId.parse(what)
+            own = {"engines": (case.engine,), "dtypes": (case.dtype,)}
+            result = run_one(what, settings_of({**given, **own}))
+        say(encode(result) if as_json else evidence_text(result))
+        ctx.exit(0 if result.expected else 1)
+    if source or any(given[name] for name in ("model", "expectations", "no_expectations")):
+        raise ConformanceError(
+            "--from, --model, --expectations and --no-expectations go with a CASE_ID"
+        )
+    registry = registry_of(
+        load_plugins(given["plugins"]), family_files=given["family_files"], faults=True
+    )
+    _show_installed(registry, what, engines, as_json=as_json)
+
+
+def _show_installed(
+    registry: Registry, what: str | None, engines: tuple[str, ...], *, as_json: bool
+) -> None:
+    """Print the list that ``what`` names, or the count of each list.
+
+    Raises:
+        ConformanceError: there is no such list.
+    """
+    if what is not None and what not in KINDS:
+        raise ConformanceError(
+            f"show {what}: name {', '.join(KINDS)}, or a case such as mlx_lm/llama/ragged/float32/0"
+            f"{did_you_mean(what, KINDS)}"
+        )
+    if what is None:
+        if as_json:
+            raise ConformanceError(f"--json: name what to show: {_KINDS}, or a CASE_ID")
+        say(overview(registry))
+        return
+    lists = lists_of(registry, what, engines)
+    if as_json:
+        say(json.dumps(lists, indent=2))
+    else:
+        print_lists(lists)
+
+
+# ``conformance show CASE_ID``: the whole evidence of one case ------------------------------------
+
+
+def recorded(case_id: str, source: Path) -> CaseResult:
+    """The case's result from a file.
+
+    Raises:
+        ResultError: the text is not a case id, or the file is malformed.
+        ConformanceError: the file has no such case.
+    """
+    case = str(CaseId.parse(case_id))
+    results = {result.case: result for result in read_results(source)}
+    if case not in results:
+        raise ConformanceError(f"{source} has no case {case}{near(case, results)}")
+    return results[case]
+
+
+def run_one(case_id: str, settings: Settings) -> CaseResult:
+    """Run just this case, in this process, and return its result.
+
+    Raises:
+        ConformanceError: there is no such case.
+    """
+    with plain_output():
+        setup = make_setup(settings)
+        for line in (*setup.notes, *setup.sweep()):
+            say(line, err=True)
+        case = case_of(setup.registry, case_id)
+        return setup.judge.diagnosed(case, setup.judge.judged(case, setup.session.run(case)))

@@ -1,0 +1,293 @@
+"""``conformance show families``, ``engines``, and so on: what is installed, by name."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from conformance.app.cli.consoles import new_console
+from conformance.app.cli.parallel import in_processes
+from conformance.core.engine import Engine
+from conformance.core.errors import ModelError, Unsupported
+from conformance.core.family import Family
+from conformance.core.inventory import Account
+from conformance.core.library import Library
+from conformance.run.coverage import account
+from conformance.run.registry import Registry
+
+Lists = dict[str, Any]
+
+KINDS = ("families", "engines", "scenarios", "faults", "plugins")
+
+_IN_TABLE = {
+    "families": ("family", "library", "module", "modalities", "window", "engines"),
+    "engines": ("engine", "library", "families", "scenarios"),
+    "scenarios": ("scenario", "summary", "engines"),
+}
+"""Columns for readers; the other keys are for ``--json``."""
+
+_WIDE = 240
+
+
+def lists_of(registry: Registry, what: str, engines: tuple[str, ...] = ()) -> Lists:
+    """Tables by title: rows of equal keys.
+
+    Args:
+        what: a name of ``KINDS``.
+        engines: globs; for families, only those of these engines, each loaded.
+
+    Raises:
+        ConformanceError: a glob matches no engine.
+    """
+    return loaded_families(registry, engines) if engines else _LISTS[what](registry)
+
+
+def print_lists(lists: Lists) -> None:
+    """Print tables; without a terminal, each as wide as its content."""
+    console = new_console()
+    if not console.is_terminal:
+        console.width = _WIDE
+    for title, rows in lists.items():
+        if rows:
+            console.print(_table(title, rows))
+
+
+def _families(registry: Registry) -> Lists:
+    accounts = [account(registry, name) for name in registry.libraries]
+    return {
+        "families": [
+            {
+                "family": family.name,
+                "library": library,
+                "module": family.module,
+                "modalities": list(family.facts.modalities),
+                "window": family.facts.window,
+                "engines": {
+                    engine.name: [s.name for s in registry.scenarios_for(engine, family)]
+                    for engine in _engines_of(registry, library)
+                },
+                "left_out": {
+                    engine.name: registry.left_out(engine, family)
+                    for engine in _engines_of(registry, library)
+                },
+                "notes": family.facts.notes,
+            }
+            for (library, _), family in registry.families.items()
+        ],
+        "excluded": [
+            {"library": found.library, "module": module, "reason": reason}
+            for found in accounts
+            for module, reason in sorted(found.excluded.items())
+        ],
+        "uncovered": [row for found in accounts for row in _uncovered(found)],
+    }
+
+
+def _uncovered(found: Account) -> list[dict[str, str]]:
+    return [{"library": found.library, "module": module} for module in found.uncovered]
+
+
+def _engines(registry: Registry) -> Lists:
+    return {
+        "engines": [
+            {
+                "engine": engine.name,
+                "library": engine.library,
+                "families": len(registry.families_of(engine)),
+                "capabilities": sorted(engine.capabilities),
+                "scenarios": [scenario.name for scenario in registry.scenarios_for(engine)],
+            }
+            for engine in registry.engines.values()
+        ]
+    }
+
+
+def _scenarios(registry: Registry) -> Lists:
+    return {
+        "scenarios": [
+            {
+                "scenario": scenario.name,
+                "summary": scenario.summary,
+                "needs": sorted(scenario.needs),
+                "witnesses": [witness.name for witness in scenario.witnesses],
+                "engines": [
+                    engine.name
+                    for engine in registry.engines.values()
+                    if scenario in registry.scenarios_for(engine)
+                ],
+            }
+            for scenario in registry.scenarios.values()
+        ]
+    }
+
+
+def _plugins(registry: Registry) -> Lists:
+    return {
+        "plugins": [
+            {"plugin": plugin.name, "origin": plugin.origin} for plugin in registry.plugins
+        ],
+        "libraries": [
+            {"library": name, "versions": library.versions(), "device": library.device()}
+            for name, library in registry.libraries.items()
+        ],
+        "faults by engine": [
+            {"engine": engine, "faults": count}
+            for engine, count in Counter(f.engine for f in registry.faults.values()).items()
+        ],
+    }
+
+
+def _faults(registry: Registry) -> Lists:
+    return {
+        "faults": [
+            {"fault": fault.name, "class": fault.fault_class, "engine": fault.engine}
+            for fault in registry.faults.values()
+        ]
+    }
+
+
+_LISTS: dict[str, Callable[[Registry], Lists]] = {
+    "families": _families,
+    "engines": _engines,
+    "scenarios": _scenarios,
+    "faults": _faults,
+    "plugins": _plugins,
+}
+
+
+def _engines_of(registry: Registry, library: str) -> list[type[Engine]]:
+    return [engine for engine in registry.engines.values() if engine.library == library]
+
+
+# As a table --------------------------------------------------------------------------------------
+
+
+def _table(title: str, rows: Sequence[dict[str, Any]]) -> Table:
+    """Rows of equal keys; keys without a value in any row are left out."""
+    table = Table(title=f"{title}: {len(rows)}", title_justify="left", box=None, pad_edge=False)
+    names = _IN_TABLE.get(title, tuple(rows[0]))
+    columns = [name for name in names if any(row[name] for row in rows)]
+    for column in columns:
+        table.add_column(column, no_wrap=column == columns[0], overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(row[column]) for column in columns))
+    return table
+
+
+def _cell(value: Any) -> str:
+    """A value as short text; a list within a dict is given by its length."""
+    if isinstance(value, dict):
+        pairs = value.items()
+        return ", ".join(f"{k} ({len(v)})" if isinstance(v, list) else f"{k} {v}" for k, v in pairs)
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+# ``conformance show``: what is installed, in one screen, and useful next commands ----------------
+
+WIDTH = 79
+"""Column widths for a narrow terminal."""
+
+_NEXT = (
+    ("conformance show families|engines|scenarios|faults|plugins", "each by name"),
+    ("conformance run --family llama", "one family"),
+    ("conformance show mlx_lm/llama/ragged/float32/0", "one case in full"),
+)
+
+
+def overview(registry: Registry) -> str:
+    """Counts of families, engines, scenarios and plugins, and useful next commands."""
+    lines = list(_counts(registry))
+    width = max(len(call) for call, _ in _NEXT)
+    lines += ["", "Next:", *(f"  {call:<{width}}  {what}" for call, what in _NEXT)]
+    return "\n".join(lines)
+
+
+def _counts(registry: Registry) -> Iterator[str]:
+    families = Counter(library for library, _ in registry.families)
+    of_libraries = [f"{families[name]} of {name}" for name in registry.libraries]
+    yield _line(len(registry.families), "families", of_libraries)
+    yield _line(len(registry.engines), "engines", registry.engines)
+    yield _line(len(registry.scenarios), "scenarios", registry.scenarios)
+    yield _line(len(registry.plugins), "plugins", (plugin.name for plugin in registry.plugins))
+
+
+def _line(count: int, what: str, names: Iterable[str]) -> str:
+    return textwrap.fill(
+        f"{count:>4} {what:<10} {', '.join(names)}",
+        width=WIDTH,
+        subsequent_indent=" " * 16,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+# ``conformance show families --engine``: load each family and show its parts ---------------------
+
+
+def loaded_families(registry: Registry, patterns: tuple[str, ...]) -> dict[str, Any]:
+    """Tables by title: families, reasons for left-out scenarios, modules without a family.
+
+    Raises:
+        ConformanceError: a pattern matches no engine.
+    """
+    engines = [registry.engines[n] for n in registry.select_engines(patterns)]
+    subjects = [(e, f) for e in engines for f in registry.families_of(e)]
+    work = {(e.library, f.name): (registry.libraries[e.library], f) for e, f in subjects}
+    facts = dict(zip(work, _load_all(work), strict=True))
+    reasons = Counter[tuple[str, str, str]]()
+    rows = []
+    for engine, family in subjects:
+        left_out = registry.left_out(engine, family)
+        reasons.update((engine.name, name, why) for name, why in left_out.items())
+        rows.append(
+            {
+                "family": family.name,
+                "engine": engine.name,
+                "modalities": list(family.facts.modalities),
+                **facts[engine.library, family.name],
+                "window": family.facts.window,
+                "scenarios": [s.name for s in registry.scenarios_for(engine, family)],
+                "left out": list(left_out),
+            }
+        )
+    accounts = [account(registry, name) for name in sorted({e.library for e in engines})]
+    return {
+        "families loaded": rows,
+        "left out": [
+            {"engine": engine, "scenario": scenario, "families": count, "reason": why}
+            for (engine, scenario, why), count in sorted(reasons.items())
+        ],
+        "excluded": [
+            {"module": module, "reason": reason}
+            for found in accounts
+            for module, reason in sorted(found.excluded.items())
+        ],
+        "uncovered": [
+            {"library": found.library, "module": module}
+            for found in accounts
+            for module in found.uncovered
+        ],
+    }
+
+
+def _load_all(work: Mapping[Any, tuple[Library, Family]]) -> Iterator[dict[str, str]]:
+    return in_processes(_describe, list(work.values()), jobs=None, on_crash=_crashed)
+
+
+def _crashed(_: tuple[Library, Family]) -> dict[str, str]:
+    return {"caches": "its process crashed", "positions": ""}
+
+
+def _describe(subject: tuple[Library, Family]) -> dict[str, str]:
+    library, family = subject
+    try:
+        found = library.describe(library.load(family, dtype="float32", seed=0))
+    except (Unsupported, ModelError) as error:
+        return {"caches": str(error), "positions": ""}
+    return {"caches": ", ".join(found.caches), "positions": found.positions}

@@ -1,0 +1,50 @@
+"""Which families stand for the others of their library: ``representatives.toml``."""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+
+import msgspec
+
+from conformance.core.family import Family
+
+FILE = "representatives.toml"
+Table = dict[str, tuple[str, ...]]
+"""Names of families, by library; all families of a library without an entry."""
+
+
+class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The tables of the file.
+
+    Attributes:
+        counted: families whose work is counted.
+        counted_quantized: families whose quantized keys and values are counted.
+        counted_long: families that give long answers.
+        served: families that servers run by default.
+        served_by_first: ``scenarios`` that only the first of these runs.
+    """
+
+    counted: Table
+    counted_quantized: Table
+    counted_long: Table
+    served: Table
+    served_by_first: Table
+
+    def serves(self, family: Family, scenario: str) -> bool:
+        """Whether the family runs the servers' scenario by default."""
+        of_first = scenario in self.served_by_first["scenarios"]
+        chosen = chosen_of(self.served, family)
+        return family.name in (chosen[:1] if of_first else chosen)
+
+
+def chosen_of(table: Table, family: Family) -> tuple[str, ...]:
+    """The families of a table that stand for this one; itself if its library has none there."""
+    return table.get(family.facts.library, (family.name,))
+
+
+@functools.cache
+def representatives() -> Representatives:
+    """The tables in the installed package."""
+    file = resources.files("conformance.core") / FILE
+    return msgspec.toml.decode(file.read_bytes(), type=Representatives)

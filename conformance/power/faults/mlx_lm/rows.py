@@ -1,0 +1,355 @@
+"""Rows of a batch: entries beside it, removals, ends by stop sequences, threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import mlx.core as mx
+
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, after, together, wrap
+from conformance.power.faults.mlx_lm.tools import (
+    SURVIVORS,
+    generate,
+    mlx_lm_fault,
+)
+from conformance.power.faults.shared_faults import OUTPUT, kept_by_place, length_as_stop
+
+_GENERATOR, _BATCH = generate.BatchGenerator, generate.GenerationBatch
+_fault = partial(mlx_lm_fault, source="mlx-vlm #1030", where=OUTPUT)
+_list = partial(_fault, fault_class="list misalignment")
+_sampler = partial(_list, source="issue trackers: samplers after a row has left")
+_limit = partial(_list, source="issue trackers: max_tokens after a row has left")
+
+
+@_fault("B1.first-sampled-token-lost", fault_class="first token", kills=("batch_of_one",))
+def first_sampled_token_lost(hits: Hits) -> Patch:
+    """A warm-up step discards the first token that is sampled for each request."""
+
+    def warm_up(_: None, self: Any, *__: Any, **___: Any) -> None:
+        if self.uids:
+            hits.hit()
+            self._step()
+
+    return after(_BATCH, "__init__", warm_up)
+
+
+@_list("B2.logprobs-of-other-rows", kills=("staggered", "ragged"), where="output:logprobs")
+def logprobs_of_other_rows(hits: Hits) -> Patch:
+    """After a join the logprobs are in another order than the rows."""
+
+    def extend(right: Right, self: Any, batch: Any) -> None:
+        rows = len(self._next_logprobs) if self.uids else 0
+        right(self, batch)
+        if rows and len(self._next_logprobs) > rows:
+            hits.hit()
+            self._next_logprobs = self._next_logprobs[rows:] + self._next_logprobs[:rows]
+
+    return wrap(_BATCH, "extend", extend)
+
+
+@_list("B2.logprobs-short", kills=("staggered", "ragged"), where="crash:*generate.py*", crash=True)
+def logprobs_short(hits: Hits) -> Patch:
+    """After a join there are fewer logprobs than rows."""
+
+    def extend(right: Right, self: Any, batch: Any) -> None:
+        rows = len(self.uids)
+        right(self, batch)
+        if rows and len(self._next_logprobs) > rows:
+            hits.hit()
+            self._next_logprobs = self._next_logprobs[:rows]
+
+    return wrap(_BATCH, "extend", extend)
+
+
+@_fault("B9.old-tokens-reused", fault_class="cancellation", kills=("prompt_cache", "cancelled"))
+def old_tokens_reused(hits: Hits) -> Patch:
+    """A batch that was emptied keeps its tokens, and those who join next produce them."""
+    left: list[Any] = []
+
+    def filter_rows(right: Right, batch: Any, keep: Sequence[int]) -> None:
+        if not keep:
+            left[:] = [batch._next_tokens]
+        right(batch, keep)
+
+    def extend(right: Right, batch: Any, other: Any) -> None:
+        was_empty = not batch.uids
+        right(batch, other)
+        if was_empty and left and left[0] is not None:
+            hits.hit()
+            old = left.pop()
+            rows = min(old.size, batch._next_tokens.size)
+            batch._next_tokens[:rows] = old[:rows]
+
+    return together(wrap(_BATCH, "filter", filter_rows), wrap(_BATCH, "extend", extend))
+
+
+@_sampler("F1.sampler-inherited", kills=("early_finish", "samplers"))
+def sampler_inherited(hits: Hits) -> Patch:
+    """When a row leaves, the next one inherits its sampler."""
+    return kept_by_place(_BATCH, "samplers", hits)
+
+
+@_sampler("F1.processors-inherited", kills=("samplers",))
+def processors_inherited(hits: Hits) -> Patch:
+    """When a row leaves, the next one inherits its logits processors."""
+    return kept_by_place(_BATCH, "logits_processors", hits)
+
+
+@_limit("F15.limit-of-another-row", kills=("early_finish", "cancelled"))
+def limit_of_another_row(hits: Hits) -> Patch:
+    """When a row leaves, the next one inherits how many tokens it may produce."""
+    return kept_by_place(_BATCH, "max_tokens", hits)
+
+
+@_limit("F15.count-of-another-row", kills=("samplers", "stop_sequences"))
+def count_of_another_row(hits: Hits) -> Patch:
+    """When a row leaves, the next one inherits how many tokens it has produced."""
+    return kept_by_place(_BATCH, "_num_tokens", hits)
+
+
+Uids = Sequence[int]
+_removal = partial(
+    mlx_lm_fault,
+    fault_class="cancellation",
+    source="mlx-vlm #1030",
+    kills=("cancelled",),
+    where=OUTPUT,
+)
+
+
+@_removal("B7.removed-row-decodes-on")
+def removed_row_decodes_on(hits: Hits) -> Patch:
+    """A removed request keeps decoding until its own end."""
+
+    def remove(right: Right, self: Any, uids: Uids, **options: Any) -> Any:
+        removed = [uid for uid in uids if uid not in self._generation_batch.uids]
+        hits.hit_if(len(removed) < len(uids))
+        return right(self, removed, **options)
+
+    return wrap(_GENERATOR, "remove", remove)
+
+
+@_removal("B8.end-taken-for-a-removal", kills=("batch_of_one",))
+def end_taken_for_a_removal(hits: Hits) -> Patch:
+    """A request that has produced all its tokens is reported as stopped from outside."""
+
+    def stopped(responses: Any, _: Any) -> Any:
+        length_as_stop(responses, hits)
+        return responses
+
+    return after(_BATCH, "next", stopped)
+
+
+@_removal("B10.prefill-not-removed")
+def prefill_not_removed(hits: Hits) -> Patch:
+    """A removal while one of several rows in prefill does nothing."""
+
+    def remove(right: Right, self: Any, uids: Uids, **options: Any) -> Any:
+        prompts = self._prompt_batch.uids
+        ignored = set(prompts) if len(prompts) > 1 else set()
+        removed = [uid for uid in uids if uid not in ignored]
+        hits.hit_if(len(removed) < len(uids))
+        return right(self, removed, **options)
+
+    return wrap(_GENERATOR, "remove", remove)
+
+
+@_removal("B10.neighbour-in-prefill-removed")
+def neighbour_in_prefill_removed(hits: Hits) -> Patch:
+    """A removal while one of several rows in prefill takes out the next row."""
+
+    def remove(right: Right, self: Any, uids: Uids, **options: Any) -> Any:
+        prompts = list(self._prompt_batch.uids)
+        after_it = dict(zip(prompts, prompts[1:] + prompts[:1], strict=True))
+        wrong = [after_it.get(uid, uid) for uid in uids]
+        hits.hit_if(set(wrong) != set(uids))
+        return right(self, wrong, **options)
+
+    return wrap(_GENERATOR, "remove", remove)
+
+
+@_removal("B10.prompts-of-the-neighbours")
+def prompts_of_the_neighbours(hits: Hits) -> Patch:
+    """After a removal in prefill each row goes on with the next row's prompt."""
+
+    def remove(right: Right, self: Any, uids: Uids, **options: Any) -> Any:
+        prompts, work = list(self._prompt_batch.uids), list(self._currently_processing)
+        answer = right(self, uids, **options)
+        if 0 < len(self._currently_processing) < len(work):
+            left = self._currently_processing
+            keep = [(i + 1) % len(prompts) for i, uid in enumerate(prompts) if uid not in uids]
+            wrong = [work[i] for i in keep]
+            pairs = zip(wrong, left, strict=True)
+            hits.hit_if(any(mine is not theirs for mine, theirs in pairs))
+            self._currently_processing = wrong
+        return answer
+
+    return wrap(_GENERATOR, "remove", remove)
+
+
+@_removal("F11.step-done-again", source="issue trackers: retry after an abort")
+def step_done_again(hits: Hits) -> Patch:
+    """After a removal in decode the next token is put into the caches twice.
+
+    The interrupted step is done again, with its token in the caches already.
+    """
+    due = False
+
+    def remove(right: Right, self: Any, uids: Uids, **options: Any) -> Any:
+        nonlocal due
+        decoding = set(self._generation_batch.uids)
+        due = bool(decoding & set(uids)) and bool(decoding - set(uids))
+        return right(self, uids, **options)
+
+    def step(right: Right, batch: Any) -> Any:
+        nonlocal due
+        if due:
+            hits.hit()
+            batch.model(batch._next_tokens[:, None], cache=batch.prompt_cache)
+            due = False
+        return right(batch)
+
+    return together(wrap(_GENERATOR, "remove", remove), wrap(_BATCH, "_step", step))
+
+
+_EDGES = ("stop_sequences/edges",)
+_stop = partial(
+    mlx_lm_fault,
+    fault_class="stop sequences",
+    source="issue trackers: stop sequences of a reused slot",
+    kills=("stop_sequences",),
+    where=OUTPUT,
+)
+
+
+@_stop("F14.match-goes-on-in-another-request")
+def match_goes_on_in_another_request(hits: Hits) -> Patch:
+    """When a row leaves, the next one goes on with what it had matched."""
+    return kept_by_place(_BATCH, "_matchers", hits)
+
+
+@_stop("F14.match-begins-anew-at-a-join")
+def match_begins_anew_at_a_join(hits: Hits) -> Patch:
+    """When a request joins, all rows forget what they had matched so far."""
+
+    def forget(_: None, self: Any, __: Any) -> None:
+        hits.hit_if(any(matcher._node is not matcher._root for matcher in self._matchers))
+        self._matchers = [stop.matcher() for stop in self.stop_sequences]
+
+    return after(_BATCH, "extend", forget)
+
+
+_edge = partial(_stop, source="no report: StopSequences guards against it", kills=_EDGES)
+
+
+@_edge("G6.empty-sequence-matches")
+def empty_sequence_matches(hits: Hits) -> Patch:
+    """An empty sequence matches wherever no other one has begun."""
+
+    def trie(right: Right, sequences: Any) -> Any:
+        made = right(sequences)
+        if any(not len(sequence) for sequence in sequences):
+            hits.hit()
+            made["__match__"] = ((), 0)
+        return made
+
+    return wrap(generate, "_build_trie", trie)
+
+
+@_edge("G6.first-token-ends-nothing")
+def first_token_ends_nothing(hits: Hits) -> Patch:
+    """A sequence that is complete with a request's first token does not end it."""
+
+    def advance(right: Right, self: Any, token: int) -> bool:
+        first = not hasattr(self, "_moved")
+        self._moved = True
+        matched = bool(right(self, token))
+        hits.hit_if(first and matched)
+        return matched and not first
+
+    return wrap(generate.StopSequences.Matcher, "advance", advance)
+
+
+@_edge("G6.begun-in-the-prompt")
+def begun_in_the_prompt(hits: Hits) -> Patch:
+    """The prompt's last token counts as part of a sequence."""
+
+    def begin(_: None, self: Any, *args: Any, **options: Any) -> None:
+        inputs = options["inputs"] if "inputs" in options else args[2]
+        for matcher, token in zip(self._matchers, inputs.tolist(), strict=True):
+            matcher.advance(token)
+            hits.hit_if(matcher._node is not matcher._root)
+
+    return after(_BATCH, "__init__", begin)
+
+
+@_edge("G6.begun-at-the-limit")
+def begun_at_the_limit(hits: Hits) -> Patch:
+    """A request that reaches its limit in the middle of a sequence is reported as stopped."""
+
+    def begun(right: Right, self: Any) -> Any:
+        matchers = dict(zip(self.uids, self._matchers, strict=True))
+        responses = right(self)
+        for response in responses:
+            matcher = matchers[response.uid]
+            if response.finish_reason == "length" and matcher._node is not matcher._root:
+                hits.hit()
+                response.finish_reason = "stop"
+        return responses
+
+    return wrap(_BATCH, "next", begun)
+
+
+@mlx_lm_fault(
+    "F14.match-inside-another-lost",
+    fault_class="samplers",
+    source=SURVIVORS,
+    kills=_EDGES,
+)
+def match_inside_another_lost(hits: Hits) -> Patch:
+    """A sequence that ends inside of a longer one is missed while that one goes on."""
+
+    def build(right: Right, sequences: Any) -> Any:
+        trie = right(sequences)
+        whole = {(s,) if isinstance(s, int) else tuple(s) for s in sequences}
+        todo: list[tuple[tuple[int, ...], Any]] = [((), trie)]
+        while todo:
+            path, node = todo.pop()
+            if path not in whole and node.pop("__match__", None) is not None:
+                hits.hit()
+            todo += [((*path, t), child) for t, child in node.items() if isinstance(t, int)]
+        return trie
+
+    return wrap(generate, "_build_trie", build)
+
+
+@mlx_lm_fault(
+    "C6.stream-of-another-thread",
+    fault_class="threads",
+    source="mlx-vlm #1055",
+    kills=("threads",),
+    where="crash:*generate.py*",
+    crash=True,
+)
+def stream_of_another_thread(hits: Hits) -> Patch:
+    """Decoding runs on a stream that only the thread which loaded the model has."""
+    loading, stream = threading.current_thread(), mx.new_stream(mx.default_device())
+
+    def keep_stream(_: None, self: Any, *__: Any, **___: Any) -> None:
+        self._stream = stream
+
+    def step(right: Right, self: Any) -> Any:
+        try:
+            return right(self)
+        except RuntimeError:
+            hits.hit_if(threading.current_thread() is not loading)
+            raise
+
+    return together(
+        after(_GENERATOR, "__init__", keep_stream),
+        wrap(_GENERATOR, "next", step),
+    )

@@ -1,0 +1,85 @@
+"""Known defects of functions: which are read, what each explains, that each shows."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance.core.errors import ExpectationError
+from conformance.power.properties import properties_of
+from conformance.power.properties.function_defects import OWN, load_function_defects
+from conformance.run.registry import build_registry
+
+ROOT = Path(__file__).parents[4]
+ENTRY = """
+[[defect]]
+id = "a"
+library = "mlx_lm"
+property = "samplers: x"
+says = "wrong by \\\\d+"
+where = "mlx_lm/x.py:1"
+why = "It is."
+package = "mlx-lm"
+versions = ">=0.1"
+script = "docs/x.py"
+"""
+
+
+def loaded(folder, text):
+    path = folder / "known.toml"
+    path.write_text(text, encoding="utf-8")
+    return load_function_defects(path)
+
+
+def test_an_entry_explains_what_it_says_of_its_property_alone(tmp_path):
+    (entry,) = loaded(tmp_path, ENTRY)
+    assert entry.explains("mlx_lm", "samplers: x", "it is wrong by 3")
+    assert not entry.explains("mlx_lm", "samplers: x", "TypeError: wrong by none")
+    assert not entry.explains("mlx_vlm", "samplers: x", "it is wrong by 3")
+    assert not entry.explains("mlx_lm", "samplers: y", "it is wrong by 3")
+
+
+def test_an_entry_without_a_property_is_shown_by_its_script_alone(tmp_path):
+    text = ENTRY.replace('property = "samplers: x"\nsays = "wrong by \\\\d+"\n', "")
+    (entry,) = loaded(tmp_path, text)
+    assert (entry.property, entry.script) == ("", "docs/x.py")
+    assert not entry.explains("mlx_lm", "samplers: x", "it is wrong by 3")
+
+
+def test_an_entry_of_other_releases_is_left_out(tmp_path):
+    assert loaded(tmp_path, ENTRY.replace(">=0.1", "<0.1")) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('id = "a"', 'id = "a"\nverb = "x"', "unknown field `verb`"),
+        (">=0.1", "new", "is not a specifier"),
+        ("wrong by", "wrong (by", "missing \\)"),
+        ('script = "docs/x.py"', 'script = "docs/x.py"' + ENTRY, "is used twice"),
+    ],
+)
+def test_a_file_that_is_wrong_names_the_entry(tmp_path, old, new, said):
+    with pytest.raises(ExpectationError, match=f"defect 'a'.*{said}"):
+        loaded(tmp_path, ENTRY.replace(old, new))
+
+
+@pytest.mark.parametrize("entry", load_function_defects(), ids=lambda entry: entry.id)
+def test_each_known_defect_shows_in_its_property_if_it_has_one_and_in_its_script(entry):
+    if entry.property:
+        own = {one.name: one for one in properties_of(build_registry())[entry.library]}
+        problem = own[entry.property].problem()
+        assert entry.explains(entry.library, entry.property, problem), problem
+    done = subprocess.run(
+        [sys.executable, ROOT / entry.script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert entry.package in done.stdout
+
+
+def test_each_script_has_an_entry():
+    assert OWN.is_file()
+    named = {entry.script for entry in load_function_defects()}
+    there = (ROOT / "docs/defects/functions").glob("*.py")
+    assert {str(path.relative_to(ROOT)) for path in there} <= named
