@@ -247,7 +247,8 @@ def replay(player: Player, schedule: Schedule) -> Finding | None:
             due += [removal, *(a for a in schedule.arrivals if a.when.request_id == name)]
         for item in due:
             if isinstance(item, Removal):
-                drive.remove(item.request_ids[0])
+                if item.request_ids[0] in drive.live:
+                    drive.remove(item.request_ids[0])
             elif not _can_go_on(drive, item.requests):
                 return None
             else:

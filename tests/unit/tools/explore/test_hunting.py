@@ -91,7 +91,8 @@ def test_the_machine_finds_too(registry, unit, monkeypatch):
     found = explore(registry, unit("YieldsForAStranger", examples=40)).discoveries[0]
     assert found.maker is Maker.MACHINE
     assert found.verdict is Verdict.PROTOCOL
-    assert len(found.schedule.requests) == 1
+    assert len(found.schedule.requests) == 2
+    assert len(found.schedule.removals) == 1
 
 
 def test_a_model_that_cannot_be_loaded_is_reported(registry, unit):
