@@ -6,8 +6,9 @@ import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from conformance.core.before_after import compared
 from conformance.core.errors import ResultError
-from conformance.core.verdict import CaseResult, Verdict
+from conformance.core.verdict import CaseResult, ScheduleResult, Verdict
 from conformance.report.cost_table import moved_costs
 from conformance.report.inner_coverage import less_covered
 from conformance.report.moved import moved
@@ -120,21 +121,21 @@ def compare(
     Raises:
         ResultError: a run has no case, or a case twice.
     """
-    old, new = by_case(before, "first"), by_case(after, "second")
-    both = [name for name in old if name in new]
-    changes = [c for name in both for c in _changes(old[name], new[name], noise_factor)]
+    found = compared(by_case(before, "first"), by_case(after, "second"))
+    changes = [c for old, new in found.both.values() for c in _changes(old, new, noise_factor)]
     if not common:
-        changes += [Change(Kind.LOST, r, None) for name, r in old.items() if name not in new]
+        changes += [Change(Kind.LOST, r, None) for r in found.went.values()]
         changes += [
-            Change(Kind.NEW if r.expected else Kind.FAILING, None, r)
-            for name, r in new.items()
-            if name not in old
+            Change(Kind.NEW if r.expected else Kind.FAILING, None, r) for r in found.came.values()
         ]
     order = list(Kind)
     changes.sort(key=lambda change: (order.index(change.kind), change.result.case))
     moves = (Kind.MOVED, Kind.LOST)
     changed = {change.result.case for change in changes if change.kind in moves}
-    same = sum(old[n].verdict is new[n].verdict and n not in changed for n in both)
+    same = sum(
+        old.verdict is new.verdict and name not in changed
+        for name, (old, new) in found.both.items()
+    )
     return Comparison(tuple(changes), same, _versions(before, after), missing)
 
 
@@ -174,31 +175,28 @@ def _kind(old: CaseResult, new: CaseResult) -> Kind | None:
     if old.expected != new.expected:
         if old.expected:
             return Kind.FAILING
-        return Kind.FIXED if _rank(new) == 0 else Kind.EXPLAINED
+        return Kind.FIXED if rank(new) == 0 else Kind.EXPLAINED
     if old.verdict is new.verdict:
         return Kind.MOVED if moved(old, new) else None
     if new.verdict is Verdict.UNSUPPORTED:
         return Kind.LOST if old.verdict.good else Kind.CHANGED
-    if _rank(new) > _rank(old):
+    if rank(new) > rank(old):
         return Kind.WORSE
     return Kind.FIXED if new.verdict.good > old.verdict.good else Kind.CHANGED
 
 
-def _rank(result: CaseResult) -> int:
+def rank(found: CaseResult | ScheduleResult) -> int:
     """0 if right, else the verdict's severity."""
-    return 0 if result.verdict.good else result.verdict.severity
+    return 0 if found.verdict.good else found.verdict.severity
 
 
 def _versions(
     before: Sequence[CaseResult], after: Sequence[CaseResult]
 ) -> dict[str, tuple[str, str]]:
-    old, new = _environment(before), _environment(after)
-    names = sorted(old.keys() | new.keys())
-    return {
-        name: (old.get(name, "none"), new.get(name, "none"))
-        for name in names
-        if old.get(name) != new.get(name)
-    }
+    found = compared(_environment(before), _environment(after))
+    gone = {name: (version, "none") for name, version in found.went.items()}
+    new = {name: ("none", version) for name, version in found.came.items()}
+    return dict(sorted({**gone, **new, **found.changed}.items()))
 
 
 def _environment(results: Sequence[CaseResult]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conformance.core.before_after import compared
 from conformance.core.verdict import CaseResult
 
 # Rounding alone moves the sum over a schedule's tokens by far less.
@@ -15,14 +16,13 @@ def moved_streams(old: CaseResult, new: CaseResult) -> str:
     The sum of the logprobs of their tokens (nats) is compared; other tokens change it, too. No
     verdict shows such a change, since each release is judged by its own single streams.
     """
-    before = {schedule.name: schedule.single_logprob for schedule in old.schedules}
+    before, after = ({s.name: s.single_logprob for s in one.schedules} for one in (old, new))
     most = max(_LEAST_NATS, *(_TIMES_NOISE * (result.noise or 0.0) for result in (old, new)))
-    moved = {}
-    for schedule in new.schedules:
-        was = before.get(schedule.name)
-        if was is not None and schedule.single_logprob is not None:
-            moved[schedule.name] = abs(schedule.single_logprob - was)
-    moved = {name: nats for name, nats in moved.items() if nats > most}
+    moved = {
+        name: abs(now - was)
+        for name, (was, now) in compared(before, after).both.items()
+        if was is not None and now is not None and abs(now - was) > most
+    }
     if not moved:
         return ""
     names = ", ".join(sorted(moved))

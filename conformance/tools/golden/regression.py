@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from conformance.checks.expectations import Expectations
 from conformance.checks.expectations.entries import Defect, Refusal, matches
+from conformance.core.before_after import compared
 from conformance.core.engine import Engine
 from conformance.core.errors import GoldenError
 from conformance.core.numerics import Envelope
@@ -56,14 +57,14 @@ def _of_requests(subject: Subject, golden: Golden) -> Iterator[Difference]:
     """Compare the requests, since a processor may now make different prompts."""
     now = {request.request_id: request for request in requests_of(subject)}
     before = {recorded.request.request_id: recorded.request for recorded in golden.requests}
-    for name in sorted(before.keys() | now.keys()):
-        if name not in before:
-            yield Difference(Part.REQUESTS, name, f"request {name!r} is not in the golden")
-        elif name not in now:
-            yield Difference(Part.REQUESTS, name, f"request {name!r} is only in the golden")
-        elif before[name] != now[name]:
-            text = f"request {name!r} has another prompt now, or other media"
-            yield Difference(Part.REQUESTS, name, text)
+    found = compared(before, now)
+    texts = {
+        **dict.fromkeys(found.came, "is not in the golden"),
+        **dict.fromkeys(found.went, "is only in the golden"),
+        **dict.fromkeys(found.changed, "has another prompt now, or other media"),
+    }
+    for name, text in sorted(texts.items()):
+        yield Difference(Part.REQUESTS, name, f"request {name!r} {text}")
 
 
 def _line(subject: Subject, recorded: Recorded, *, elsewhere: bool) -> Line:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from conformance.core.before_after import compared
 from conformance.core.verdict import CaseResult
 from conformance.report.cost_table import moved_costs
 from conformance.report.history import MENDED, History, State, histories
@@ -83,12 +84,10 @@ def _next(columns: Sequence[Column]) -> Iterator[tuple[CaseResult, CaseResult, s
     """Each result with the result of the previous release that ran the case."""
     last: dict[str, tuple[str, CaseResult]] = {}
     for column in columns:
-        version = column.release.version
-        for result in column.results:
-            if result.case in last:
-                before, old = last[result.case]
-                yield old, result, f"from {before} to {version}"
-            last[result.case] = (version, result)
+        now = {result.case: (column.release.version, result) for result in column.results}
+        for (before, old), (version, new) in compared(last, now).both.values():
+            yield old, new, f"from {before} to {version}"
+        last |= now
 
 
 def _cell(found: Iterable[History], family: str, index: int) -> str:
