@@ -13,7 +13,7 @@ from conformance.app.pytest_plugin.golden_items import PARAMETER, folder_of, wan
 from conformance.app.pytest_plugin.golden_snapshots import GoldenExtension
 from conformance.app.pytest_plugin.setup import find_setup
 from conformance.tools.golden.checking import Checked, check, folder_problems
-from conformance.tools.golden.exemptions import load_without
+from conformance.tools.golden.paths import load_without
 from conformance.tools.golden.update import Proposal, propose
 
 

@@ -26,10 +26,9 @@ from conformance.core.errors import ConformanceError
 from conformance.report.jsonl import write_lines
 from conformance.run.registry import select
 from conformance.run.selection import DTYPES
-from conformance.tools.explore.causes import Causes
 from conformance.tools.explore.corpus import entry_of, write_entry
 from conformance.tools.explore.exclusions import left_out, verdicts
-from conformance.tools.explore.results import Explored, ExploreUnit
+from conformance.tools.explore.results import Causes, Explored, ExploreUnit
 
 _CASES = 1000
 _EXAMPLES = 400

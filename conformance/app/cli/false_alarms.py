@@ -14,8 +14,14 @@ from conformance.app.cli.parallel import in_processes
 from conformance.core.schedule import Schedule
 from conformance.core.verdict import Verdict
 from conformance.report.jsonl import write_lines
-from conformance.tools.explore.allotment import Allotment, Way
-from conformance.tools.explore.false_alarms import AlarmResult, AlarmUnit, alarm, play_random
+from conformance.tools.explore.false_alarms import (
+    AlarmResult,
+    AlarmUnit,
+    Allotment,
+    Way,
+    alarm,
+    play_random,
+)
 
 
 def look_for_false_alarms(

@@ -17,14 +17,17 @@ from conformance.checks.expectations import Defect, Expectations
 from conformance.core.errors import ConformanceError, NoScriptError, ReproError
 from conformance.report.jsonl import write_lines
 from conformance.run.registry import select
-from conformance.tools.repro.known_scripts import KnownScript, killed, script_of, written
-from conformance.tools.repro.tables import (
+from conformance.tools.repro.known_scripts import (
     TABLE,
+    KnownScript,
     found_before,
+    killed,
     read_folder,
+    script_of,
     table_lines,
     tried_before,
     without,
+    written,
 )
 
 _WIDE = 400

@@ -11,8 +11,7 @@ import pytest
 from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.core.errors import ConformanceError
 from conformance.run.registry import select
-from conformance.tools.golden.exemptions import load_without
-from conformance.tools.golden.paths import FOLDER
+from conformance.tools.golden.paths import FOLDER, load_without
 from conformance.tools.golden.recipe import DTYPE, SEED
 
 PARAMETER = "golden_names"

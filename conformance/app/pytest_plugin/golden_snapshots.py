@@ -16,8 +16,7 @@ from syrupy.location import PyTestLocation
 
 from conformance.app.pytest_plugin.golden_items import folder_of, names_of
 from conformance.tools.golden.checking import Checked
-from conformance.tools.golden.files import write_whole
-from conformance.tools.golden.format import to_text
+from conformance.tools.golden.format import to_text, write_whole
 from conformance.tools.golden.paths import FOLDER, SUFFIX
 from conformance.tools.golden.update import Proposal
 

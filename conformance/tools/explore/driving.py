@@ -241,7 +241,8 @@ def replay(player: Player, schedule: Schedule) -> Finding | None:
     """
     drive = Drive(player, schedule.options)
     for now in range(1 + max(when.count for when in triggers(schedule))):
-        due = [a for a in schedule.arrivals if a.when == Trigger(count=now)]
+        due: list[Arrival | Removal] = []
+        due += [a for a in schedule.arrivals if a.when == Trigger(count=now)]
         for removal in (r for r in schedule.removals if r.when == Trigger(count=now)):
             name = removal.request_ids[0]
             due += [removal, *(a for a in schedule.arrivals if a.when.request_id == name)]

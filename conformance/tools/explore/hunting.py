@@ -23,7 +23,6 @@ from conformance.scenarios.drawn import Space, draw_schedule
 from conformance.scenarios.features import Feature, together
 from conformance.scenarios.smaller_schedules import smallest
 from conformance.tools.explore.driving import Drive, replay
-from conformance.tools.explore.hypothesis_choices import Drawn
 from conformance.tools.explore.player import Clock, Player
 from conformance.tools.explore.results import (
     Discovery,
@@ -34,7 +33,7 @@ from conformance.tools.explore.results import (
     signature,
     worst,
 )
-from conformance.tools.explore.state_machine import machine
+from conformance.tools.explore.state_machine import Drawn, machine
 
 BATCH = 40  # schedules with one subset of features, or half as many programs
 MACHINES = 4  # one batch in this many consists of programs

@@ -13,8 +13,7 @@ from conformance.core.library import Library
 from conformance.core.phases import Phases
 from conformance.reference.subject import Subject
 from conformance.tools.golden.changes import Changes, all_new, changes_between
-from conformance.tools.golden.files import write_whole
-from conformance.tools.golden.format import Golden, load_golden, to_text
+from conformance.tools.golden.format import Golden, load_golden, to_text, write_whole
 from conformance.tools.golden.paths import golden_path
 from conformance.tools.golden.recipe import DTYPE, SEED
 from conformance.tools.golden.staging import Staged, stage, with_verified

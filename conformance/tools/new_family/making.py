@@ -20,11 +20,10 @@ from conformance.run.registry import Registry
 from conformance.tools.new_family.config_checks import examine
 from conformance.tools.new_family.depths import MOST_LAYERS
 from conformance.tools.new_family.draft import Decision, Unshrunk
-from conformance.tools.new_family.first_load import error_text, first_loadable, offered
-from conformance.tools.new_family.model_beside import WHAT_TO_GIVE
 from conformance.tools.new_family.positions import WINDOW
+from conformance.tools.new_family.processing import error_text, first_loadable, offered
 from conformance.tools.new_family.shrink import Shrunk, shrink
-from conformance.tools.new_family.source import Source
+from conformance.tools.new_family.source import WHAT_TO_GIVE, Source
 from conformance.tools.new_family.writing import write_family
 
 _MEDIA_CONFIGS = ("vision_config", "audio_config", "vision_tower")
