@@ -33,19 +33,16 @@ def test_a_library_that_only_this_process_has_is_called_here(library, folder, mo
     assert encoded(library, folder, ("a",), trusted=False) == ((os.getpid(),),)
 
 
-def test_one_that_aborts_is_blamed(library, folder):
-    library.tokenize = lambda folder, texts, trusted: os.abort()
-    with pytest.raises(
-        CheckpointError, match=r"tokenizer\.json: can't be used: .+ ends its process by signal SIGA"
-    ):
-        encoded(library, folder, ("a",), trusted=False)
-
-
-def test_one_that_panics_is_blamed(library, folder):
-    library.tokenize = fails(PanicException("no\nsuch token"))
-    with pytest.raises(
-        CheckpointError, match=r"tokenizer\.json: .+ ends in PanicException: no such token; take"
-    ):
+@pytest.mark.parametrize(
+    ("tokenize", "what"),
+    [
+        (lambda folder, texts, trusted: os.abort(), "ends its process by signal SIGA"),
+        (fails(PanicException("no\nsuch token")), "ends in PanicException: no such token; take"),
+    ],
+)
+def test_one_that_aborts_or_panics_is_blamed(library, folder, tokenize, what):
+    library.tokenize = tokenize
+    with pytest.raises(CheckpointError, match=rf"tokenizer\.json: can't be used: .+ {what}"):
         encoded(library, folder, ("a",), trusted=False)
 
 

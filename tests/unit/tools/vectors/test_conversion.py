@@ -116,32 +116,21 @@ def test_a_row_holds_what_is_shown():
     assert math.isnan(row([(3, None)], 4)[3])
 
 
-def test_equal_numbers_are_equal():
-    assert apart(WANT) == 0
-
-
-def test_fewer_tokens_shown_are_no_difference():
-    assert apart(WANT[:1]) == 0
-
-
-def test_more_tokens_shown_are_no_difference():
-    assert apart([*WANT, (4, -3.5), (5, -4.5)]) == 0
-
-
-@pytest.mark.parametrize("token", [1, 2, 3])
-def test_another_number_is_a_difference(token):
-    got = [(i, value - 0.25 * (i == token)) for i, value in WANT]
-    assert apart(got) == 0.25
-
-
-def test_a_token_that_should_have_been_shown():
-    """It is at most as likely as the least that is shown, and the golden says it is likelier."""
-    assert apart([(1, -0.5), (3, -2.5)]) == 1.0
-
-
-def test_a_token_that_should_not_have_been_shown():
-    """The golden does not show it, so it is at most as likely as the golden's least."""
-    assert apart([*WANT, (4, -1.0)]) == 1.5
+@pytest.mark.parametrize(
+    ("got", "most"),
+    [
+        (WANT, 0),
+        (WANT[:1], 0),  # fewer tokens
+        ([*WANT, (4, -3.5), (5, -4.5)], 0),  # more tokens
+        *(([(i, value - 0.25 * (i == token)) for i, value in WANT], 0.25) for token in (1, 2, 3)),
+        # At most as likely as the least that is shown, and the golden says it is likelier.
+        ([(1, -0.5), (3, -2.5)], 1.0),
+        # The golden does not show it, so it is at most as likely as the golden's least.
+        ([*WANT, (4, -1.0)], 1.5),
+    ],
+)
+def test_only_what_the_shown_tokens_exclude_is_a_difference(got, most):
+    assert apart(got) == most
 
 
 @pytest.mark.parametrize("token", [1, 4])
