@@ -17,6 +17,7 @@ from conformance.core.errors import CheckpointError, ModelError, Unsupported
 from conformance.core.guarded_call import EndedError, Limits, NotBegunError, guarded_call
 from conformance.core.library import Library
 from conformance.core.remote_code import sealed
+from conformance.core.unavailable import error_text
 from conformance.core.user_files import decoded, parse_object, read_bytes
 
 FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "*.tiktoken")
@@ -89,7 +90,7 @@ def _tried(library: Library, folder: Path, texts: tuple[str, ...], *, trusted: b
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - what Rust raises of a panic is no Exception
-        return _Answer(panic=" ".join(f"{type(error).__name__}: {error}".split()))
+        return _Answer(panic=error_text(error))
 
 
 def _tokenizer_file(folder: Path) -> Path:

@@ -19,7 +19,7 @@ from conformance.core.verdict import Finding
 from conformance.run.registry import Registry
 from conformance.run.session import Session
 from conformance.scenarios.choices import Seeded
-from conformance.scenarios.drawn import Space, draw_schedule
+from conformance.scenarios.drawn import draw_schedule
 from conformance.scenarios.features import Feature, together
 from conformance.scenarios.smaller_schedules import smallest
 from conformance.tools.explore.driving import Drive, replay
@@ -33,7 +33,7 @@ from conformance.tools.explore.results import (
     signature,
     worst,
 )
-from conformance.tools.explore.state_machine import Drawn, machine
+from conformance.tools.explore.state_machine import SPACE, Drawn, machine
 
 BATCH = 40  # schedules with one subset of features, or half as many programs
 MACHINES = 4  # one batch in this many consists of programs
@@ -69,8 +69,8 @@ class Hunt:
         unsteady: batches in which the engine was not deterministic.
     """
 
-    def __init__(self, player: Player, unit: ExploreUnit, space: Space) -> None:
-        self._player, self._unit, self._space = player, unit, space
+    def __init__(self, player: Player, unit: ExploreUnit) -> None:
+        self._player, self._unit = player, unit
         self._found: _Found | None = None
         self._reported: set[Signature] = set()
         self._clock = Clock()
@@ -185,7 +185,7 @@ class Hunt:
         def attempt(data: st.DataObject) -> None:
             self._enough()
             schedule = draw_schedule(
-                Drawn(data), self._player.brief, self._features, self._space, name="drawn"
+                Drawn(data), self._player.brief, self._features, SPACE, name="drawn"
             )
             self._try(schedule, Maker.SCHEDULES)
 
@@ -193,9 +193,7 @@ class Hunt:
 
     def _programs(self, seed: int) -> None:
         """A batch of programs."""
-        made = machine(
-            player=self._player, features=self._features, space=self._space, ended=self._ended
-        )
+        made = machine(player=self._player, features=self._features, ended=self._ended)
         chosen = settings(_settings(), max_examples=BATCH // 2, stateful_step_count=STEPS)
         run_state_machine_as_test(hypothesis.seed(seed)(made), settings=chosen)
 
@@ -257,13 +255,11 @@ def explore(
     registry: Registry,
     unit: ExploreUnit,
     *,
-    space: Space | None = None,
     session: Session | None = None,
 ) -> Explored:
     """Explore one family; a model that cannot be loaded, or cannot decode, is a result.
 
     Args:
-        space: the limits of schedules.
         session: shares its models and single streams; a new one by default.
     """
     try:
@@ -273,7 +269,7 @@ def explore(
         return Explored(unit, unsupported=str(error))
     except ModelError as error:
         return Explored(unit, failed=str(error))
-    return Hunt(player, unit, space or Space()).run()
+    return Hunt(player, unit).run()
 
 
 def _settings() -> settings:

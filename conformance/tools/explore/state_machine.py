@@ -49,6 +49,8 @@ class Drawn:
 
 
 MOST_REQUESTS = 5
+SPACE = Space()
+"""The limits of schedules and of programs."""
 
 
 class Machine(RuleBasedStateMachine):
@@ -62,7 +64,6 @@ class Machine(RuleBasedStateMachine):
 
     player: ClassVar[Player]
     features: ClassVar[frozenset[Feature]]
-    space: ClassVar[Space]
     ended: ClassVar[Callable[[Drive], None]]
 
     def __init__(self) -> None:
@@ -138,7 +139,7 @@ class Machine(RuleBasedStateMachine):
             Drawn(data),
             self.player.brief,
             own,
-            self.space,
+            SPACE,
             name=name,
             options=self._options,
         )

@@ -158,7 +158,7 @@ def first_loadable(
             model = library.load(family, dtype="float32", seed=0)
             _try_media(library, model, family)
         except ModelError as error:
-            failed = failed or error_text(error)
+            failed = failed or refusal_text(error)
             continue
         return family, model, f"{origin} ({failed})" if failed else origin
     raise AdoptionError(f"{source.path}: made small: {failed}")
@@ -189,7 +189,7 @@ def _try_media(library: Library, model: Any, family: Family) -> None:
                 raise ModelError(f"a prompt with {kind} failed: {name}: {error}") from error
 
 
-def error_text(error: Exception) -> str:
+def refusal_text(error: Exception) -> str:
     """An error's message on one line; for a constructor's error, the names of missing fields."""
     message = " ".join(str(error).split())
     if missing := _MISSING.search(message):

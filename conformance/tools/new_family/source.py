@@ -18,6 +18,7 @@ from typing import Any
 from conformance.core.config_fields import check_config
 from conformance.core.errors import AdoptionError
 from conformance.core.family import SECTION
+from conformance.core.unavailable import error_text
 from conformance.core.user_files import read_object
 from conformance.tools.new_family.draft import Fields
 
@@ -241,8 +242,7 @@ def _imported(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise AdoptionError(f"{path}: cannot be imported: {reason}") from error
+        raise AdoptionError(f"{path}: cannot be imported: {error_text(error)}") from error
     finally:
         sys.dont_write_bytecode = written
         sys.modules.pop(module.__name__, None)
