@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from conformance.core.errors import ConformanceError
@@ -29,17 +30,16 @@ from conformance.run.diagnosis import conclusion, opinions
 from conformance.run.judging.judge import brief_for
 from conformance.run.session import Session
 from conformance.tools.explain.catalogue import relatives
-from conformance.tools.explain.locating import locate
-from conformance.tools.explain.new_findings import new_findings
-from conformance.tools.explain.recording import Recording, record
-from conformance.tools.explain.variations import (
+from conformance.tools.explain.ingredients import (
     Failing,
     accuses,
     by_dtype,
     first_failing,
-    in_float32,
     ingredients,
 )
+from conformance.tools.explain.locating import locate
+from conformance.tools.explain.new_findings import new_findings
+from conformance.tools.explain.recording import Recording, record
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def _dtype(session: Session, failing: Failing, around: Around) -> tuple[Ingredie
     if failing.case.dtype == "float32":
         return ()
     result = session.run(
-        in_float32(failing.case),
+        msgspec.structs.replace(failing.case, dtype="float32"),
         around=around,
         until=lambda found: any(map(accuses, found)),
     )
