@@ -154,11 +154,6 @@ def test_damage_is_reported_by_file_and_field(damage, folder):
     assert "\n" not in str(raised.value)
 
 
-def test_no_folder_is_reported(tmp_path):
-    with pytest.raises(CheckpointError, match="is not a folder; --model takes"):
-        look(tmp_path / "nowhere")
-
-
 @pytest.mark.parametrize(
     ("config", "window"),
     [

@@ -136,9 +136,3 @@ def test_a_library_that_runs_code_of_the_folder_all_the_same_is_stopped(opened, 
     assert not mark.exists()
     opened(trusted=True)
     assert mark.exists()
-
-
-def test_a_tokenizer_that_is_code_is_reported_in_a_sentence(opened, library):
-    library.garbled = ModelError("to run custom code,\npass `trust_remote_code=True`")
-    with pytest.raises(CheckpointError, match="it is Python code of the folder; --trust-remote"):
-        opened()

@@ -40,7 +40,6 @@ def test_each_request_is_one_line():
     [
         ("[]", "calm.json: field 'format' is None, this release reads 1"),
         (TEXT.replace('"format": 1', '"format": 2'), "field 'format' is 2"),
-        (TEXT.replace('"abacus"', '"slide rule"'), "field 'digest' does not fit the content"),
         (TEXT.replace("-2.0", "-2.5", 1), "field 'digest' does not fit the content"),
         (TEXT.replace('"seed": 0', '"seed": "0"'), r"Expected `int`, got `str`.*seed"),
         (TEXT.replace('"device"', '"devise"'), "provenance"),

@@ -33,8 +33,16 @@ def test_files_are_found_by_library_and_family(root):
 
 
 def test_what_is_no_golden_is_a_stranger(root):
+    (root / "toy" / "deeper").mkdir()
+    (root / "toy" / "deeper" / "calm.json").touch()
+    (root / "calm.json").touch()
     names = [str(path.relative_to(root)) for path in strangers(root)]
-    assert names == ["notes.txt", "toy/.calm.json.7.partial"]
+    assert names == [
+        "calm.json",
+        "notes.txt",
+        "toy/.calm.json.7.partial",
+        "toy/deeper/calm.json",
+    ]
 
 
 def test_a_golden_that_comes_while_they_are_listed_is_no_stranger(root, monkeypatch):
@@ -48,21 +56,11 @@ def test_a_golden_that_comes_while_they_are_listed_is_no_stranger(root, monkeypa
     assert len(strangers(root)) == 2
 
 
-def test_a_golden_in_another_place_is_a_stranger(root):
-    (root / "toy" / "deeper").mkdir()
-    (root / "toy" / "deeper" / "calm.json").touch()
-    (root / "calm.json").touch()
-    names = {str(path.relative_to(root)) for path in strangers(root)}
-    assert {"toy/deeper/calm.json", "calm.json"} < names
-
-
-def test_the_folder_is_that_of_the_working_directory(root, monkeypatch):
+def test_the_folder_is_the_given_one_else_that_of_the_working_directory(
+    root, tmp_path, monkeypatch
+):
     monkeypatch.chdir(root.parent)
     assert find_folder(None) == root
-
-
-def test_a_given_folder_goes_first(root, tmp_path, monkeypatch):
-    monkeypatch.chdir(root.parent)
     (tmp_path / "mine").mkdir()
     assert find_folder(tmp_path / "mine") == tmp_path / "mine"
 
