@@ -19,7 +19,7 @@ T = TypeVar("T")
 P = TypeVar("P")
 
 Pass = Callable[[T, Callable[[T], bool]], T]
-"""Makes a failing value smaller, given a function that tells whether a candidate fails too."""
+"""Makes a failing value smaller; is given the value, and whether a candidate fails too."""
 
 
 class End(enum.StrEnum):

@@ -14,7 +14,6 @@ import numpy as np
 
 from conformance.core.errors import ConformanceError
 from conformance.core.failures import failure_of
-from conformance.core.faults import Fault
 from conformance.core.faults.traits import traits
 from conformance.core.verdict import CaseId, CaseResult, Finding
 from conformance.reference.subject import Around, Subject
@@ -74,7 +73,7 @@ def begin(
     located = locate(recording, aside=_aside(failing, baseline))
     where = located.where or _elsewhere(recording, failing.finding)
     like = relatives(
-        _catalogue(session, case),
+        (fault for fault in session.registry.faults.values() if fault.engine == case.engine),
         traits(failing.subject),
         scenario=case.scenario,
         verdict=failing.finding.verdict,
@@ -243,8 +242,3 @@ def _opinion(session: Session, failing: Failing) -> str:
         for name in opinions(session, failing.case)
     }
     return conclusion(verdicts)
-
-
-def _catalogue(session: Session, case: CaseId) -> tuple[Fault, ...]:
-    """The historic defects that apply to the same engine."""
-    return tuple(f for f in session.registry.faults.values() if f.engine == case.engine)

@@ -14,7 +14,7 @@ from conformance.core.errors import AdoptionError, FamilyError, ModelError, Unsu
 from conformance.core.family import Family, load_family
 from conformance.core.library import Library
 from conformance.core.sensitivity import Sensitivity
-from conformance.core.verdict import CaseId, CaseResult, Finding
+from conformance.core.verdict import CaseId, CaseResult
 from conformance.run.case_judge import CaseJudge
 from conformance.run.registry import build_registry
 from conformance.run.session import Session
@@ -123,9 +123,9 @@ def _noticed(session: Session, case: CaseId, name: str, seen: Seen) -> bool:
     """Whether a check reports a finding in the case with the input changed."""
     subject = session.subject(case)
     decoder = subject.library.decoder(subject.model)
-    result = session.run(case, around=lambda _: altered(decoder, name, seen), until=_any_bad)
+    result = session.run(
+        case,
+        around=lambda _: altered(decoder, name, seen),
+        until=lambda found: any(not f.verdict.good for f in found),
+    )
     return not result.verdict.good
-
-
-def _any_bad(findings: Sequence[Finding]) -> bool:
-    return any(not finding.verdict.good for finding in findings)

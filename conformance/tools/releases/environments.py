@@ -70,7 +70,8 @@ def prepare(
             try:
                 folder = _made(release, pins, cache)
             except ReleaseError as error:
-                refused.append(f"with {_text(pins)} of {origin}: {error}")
+                pinned = ", ".join(f"{name} {version}" for name, version in pins.items())
+                refused.append(f"with {pinned} of {origin}: {error}")
                 continue
             named = {lib.replace("-", "_") for lib in LIBRARIES if lib in pins}
             servers = {f"{release.engine}_server"} if server else set()
@@ -84,10 +85,6 @@ def prepare(
         f"cannot be installed {'; '.join(refused)} (choose others by "
         f"--pin {release.library}=={release.version}:NAME==VERSION)"
     )
-
-
-def _text(pins: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in pins.items())
 
 
 def _made(release: Release, pins: Mapping[str, str], cache: Path) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from conformance.core.before_after import compared
@@ -105,28 +105,27 @@ def _cell(found: Iterable[History], family: str, index: int) -> str:
 
 def _changes(found: Iterable[History]) -> list[str]:
     """One line for each scenario of a family and each history."""
-    groups: dict[tuple[str, str, str], list[History]] = {}
-    for history in found:
-        engine = history.case.partition("/")[0]
-        key = (f"{engine}/{history.family}", history.scenario, history.shape)
-        groups.setdefault(key, []).append(history)
     return [
-        f"{family} {scenario}{_named(group)}: {shape} - {_short(group[0].example)}"
-        for (family, scenario, shape), group in sorted(groups.items(), key=lambda item: item[0])
+        f"{line} - {_short(group[0].example)}" for line, group in _grouped(found, lambda h: h.shape)
     ]
 
 
 def _unlike(found: Iterable[History]) -> list[str]:
     """One line for each scenario of a family and each way in which its releases differ."""
+    return [line for line, _ in _grouped(found, lambda h: h.signatures)]
+
+
+def _grouped(
+    found: Iterable[History], said: Callable[[History], str]
+) -> Iterator[tuple[str, list[History]]]:
+    """A line for the histories of a scenario of a family with the same text, and these."""
     groups: dict[tuple[str, str, str], list[History]] = {}
     for history in found:
         engine = history.case.partition("/")[0]
-        key = (f"{engine}/{history.family}", history.scenario, history.signatures)
+        key = (f"{engine}/{history.family}", history.scenario, said(history))
         groups.setdefault(key, []).append(history)
-    return [
-        f"{family} {scenario}{_named(group)}: {seen}"
-        for (family, scenario, seen), group in sorted(groups.items(), key=lambda item: item[0])
-    ]
+    for (family, scenario, text), group in sorted(groups.items(), key=lambda item: item[0]):
+        yield f"{family} {scenario}{_named(group)}: {text}", group
 
 
 def _named(group: Sequence[History]) -> str:
