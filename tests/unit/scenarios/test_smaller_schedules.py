@@ -87,6 +87,21 @@ def test_padding_needs_two_rows_of_one_and_two_tokens():
     assert found.tried < 60
 
 
+def test_fewer_suffice_where_one_may_come_later():
+    whole = Schedule("whole", (Arrival((asked("a"), asked("b"), asked("c"))),))
+    late = in_time(whole, lambda s: len(s.requests) > 2 or any(a.when.count for a in s.arrivals))
+    assert len(late.requests) == 1
+
+
+def test_prompts_are_the_same_where_they_may_be():
+    rows = (Request("a", (1, 2), 1), Request("b", (3, 4), 1))
+    least = in_time(
+        Schedule("whole", (Arrival(rows),)),
+        lambda s: [len(r.prompt) for r in s.requests] == [2, 2],
+    )
+    assert len({request.prompt for request in least.requests}) == 1
+
+
 def test_moments_that_decide_stay():
     def late(schedule):
         return any(a.when.count >= 3 for a in schedule.arrivals) and any(
@@ -143,13 +158,12 @@ def test_what_came_late_comes_at_once_and_stays_longer():
 
 
 def test_ingredients_that_hide_it_alone_go_together():
-    rows = (asked("a", segments=(3, 5)), asked("b", segments=(3, 5)))
-    whole = Schedule("whole", (Arrival(rows),))
+    more = {"segments": (3, 5), "sampler": Sampler("seeded")}
+    whole = Schedule("whole", (Arrival((asked("a", **more), asked("b", **more))),))
 
     def alike(schedule):
-        return (
-            len(schedule.requests) == 2 and len({bool(r.segments) for r in schedule.requests}) == 1
-        )
+        sampled = [r for r in schedule.requests if r.sampler]
+        return len(sampled) == 2 and len({bool(r.segments) for r in sampled}) == 1
 
     least = in_time(whole, alike)
     assert not any(request.segments for request in least.requests)
