@@ -158,13 +158,13 @@ def test_what_came_late_comes_at_once_and_stays_longer():
 
 
 def test_ingredients_that_hide_it_alone_go_together():
-    more = {"segments": (3, 5), "sampler": Sampler("seeded")}
+    more = {"stop": ((1, 2),), "sampler": Sampler("seeded")}
     whole = Schedule("whole", (Arrival((asked("a", **more), asked("b", **more))),))
 
     def alike(schedule):
         sampled = [r for r in schedule.requests if r.sampler]
-        return len(sampled) == 2 and len({bool(r.segments) for r in sampled}) == 1
+        return len(sampled) == 2 and len({bool(r.stop) for r in sampled}) == 1
 
     least = in_time(whole, alike)
-    assert not any(request.segments for request in least.requests)
+    assert not any(request.stop for request in least.requests)
     assert msgspec.json.encode(least)
