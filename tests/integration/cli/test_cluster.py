@@ -11,8 +11,7 @@ import pytest
 from clusters import PATIENCE, at_work, cluster_in, until
 
 from conformance.report.jsonl import read_results
-from conformance.tools.explore.causes import cause_of
-from conformance.tools.explore.results import Explored
+from conformance.tools.explore.results import Explored, cause_of
 
 pytest.importorskip("distributed")
 
