@@ -36,11 +36,12 @@ def workspace(tmp_path_factory):
     share(folder / "cache")
     (folder / "examples").symlink_to(ROOT / "examples")
     (folder / "mlx-lm").symlink_to(make_checkout(tmp_path_factory.mktemp("mlx-lm")))
-    llama = "--engine mlx_lm --family llama --scenario ragged"
+    llama = "--engine mlx_lm --family llama --scenario ragged --jobs 1"
     for line in (
         f"conformance run {llama} --json old.jsonl",
         f"conformance run {llama} --json new.jsonl",
-        "conformance run --engine mlx_lm --family afm7 --scenario ragged",  # later ones reuse it
+        # Later ones reuse it.
+        "conformance run --engine mlx_lm --family afm7 --scenario ragged --jobs 1",
         "conformance golden export vectors --engine mlx_lm --family llama --scenario equal_length",
         "python examples/mlx_lm_engine/decode.py vectors trace.jsonl",
     ):

@@ -14,7 +14,7 @@ from conformance.run import hosting
 
 PLUGIN = os.environ.get("TOY_PLUGIN", "toy_plugin")
 hosting._entry_points = lambda: [EntryPoint("toy", PLUGIN, "mlx_conformance")]
-# What is known of real libraries says nothing of toys, and takes as long to read as a run of theirs.
+# What is known of real libraries says nothing of toys, and takes as long to read as their run.
 loading.OWN = Path(__file__).parent / "known"
 
 if os.environ.get("TOY_EXITS_EARLY") and "own_process" in " ".join(sys.orig_argv):

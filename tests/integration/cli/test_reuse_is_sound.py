@@ -2,7 +2,8 @@
 
 One run in a small environment of its own is right; then one thing is changed, before the next run
 or during the first one. The next run must play the case again. What a new kind of input needs is a
-row of a table; the rows of one are tried in turn. Settings and machines have their tables in ``unit/reference/test_surroundings.py``.
+row of a table; the rows of one are tried in turn. Settings and machines have their tables in
+``unit/reference/test_surroundings.py``.
 """
 
 import compileall
