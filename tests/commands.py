@@ -19,7 +19,7 @@ from conformance.app.pytest_plugin import command as pytest_command
 
 def call_command(words, folder, environment):
     """As ``subprocess.run`` of the command in a folder, with these variables alone."""
-    words = [str(word) for word in words]
+    words, there = [str(word) for word in words], set(sys.modules)
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder):
         for name in os.environ.keys() - environment.keys():
             patch.delenv(name)
@@ -28,8 +28,8 @@ def call_command(words, folder, environment):
         patch.setattr(sys, "argv", ["conformance", *words])
         patch.setattr(pytest_command, "_is_command", lambda: False)  # the outer pytest is one
         done = CliRunner().invoke(group, words, prog_name="conformance")
-        for name, module in list(sys.modules.items()):  # another folder may have one of this name
-            if Path(getattr(module, "__file__", None) or "/").is_relative_to(folder):
+        for name in sys.modules.keys() - there:  # another folder may have a module of this name
+            if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(folder):
                 del sys.modules[name]
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception

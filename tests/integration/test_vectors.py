@@ -19,8 +19,8 @@ def call(*arguments):
 
 
 def command(*arguments):
-    """The command in this process."""
-    return call_command(arguments, Path.cwd(), {**os.environ})
+    """The command in this process; in a folder without modules that it could import."""
+    return call_command(arguments, EXAMPLES, {**os.environ})
 
 
 def verdicts(trace, vectors):
