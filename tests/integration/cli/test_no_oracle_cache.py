@@ -3,17 +3,15 @@
 import json
 
 import pytest
-from commands import call_command
 
 CASE = ("--engine", "mlx_lm", "--family", "llama", "--scenario", "ragged", "--jobs", "1")
 
 
 @pytest.fixture
-def run(tmp_path, environment, finished):
+def run(apart, tmp_path):
     """``conformance run`` on a real family with the installed plugins and a cache of its own."""
-    given = {**environment, "PYTHONPATH": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    command = ("run", *CASE, "--json", "r.jsonl")
-    return lambda *words: finished(call_command([*command, *words], tmp_path, given))
+    more = {"PYTHONPATH": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return lambda *words: apart("run", *CASE, "--json", "r.jsonl", *words, **more)
 
 
 def results(done):
