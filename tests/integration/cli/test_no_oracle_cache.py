@@ -8,10 +8,15 @@ CASE = ("--engine", "mlx_lm", "--family", "llama", "--scenario", "ragged", "--jo
 
 
 @pytest.fixture
-def run(apart, tmp_path):
+def run(conformance, tmp_path):
     """``conformance run`` on a real family with the installed plugins and a cache of its own."""
-    more = {"PYTHONPATH": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    return lambda *words: apart("run", *CASE, "--json", "r.jsonl", *words, **more)
+
+    def call(*arguments):
+        options = ("--json", "r.jsonl", *arguments)
+        more = {"PYTHONPATH": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        return conformance("run", *CASE, *options, **more)
+
+    return call
 
 
 def results(done):
@@ -22,17 +27,14 @@ def results(done):
 
 
 def test_a_run_after_another_gives_the_same_and_so_does_one_without_a_cache(run, tmp_path):
-    folder = tmp_path / "cache" / "mlx-conformance" / "families"
-    without = run("--no-oracle-cache")
-    assert not folder.exists(), "nothing is kept"
     first = run()
-    (file,) = folder.iterdir()
+    (file,) = (tmp_path / "cache" / "mlx-conformance" / "families").iterdir()
     assert file.name == "mlx_lm-llama-float32-0.oracle"
     written = file.stat().st_ino
     second = run()
     assert file.stat().st_ino == written, "it was written although nothing was new"
-    assert results(first) == results(second) == results(without)
-    assert first.code == second.code == without.code == 0
+    assert results(first) == results(second) == results(run("--no-oracle-cache"))
+    assert first.code == second.code == 0
 
 
 def test_a_damaged_file_is_reported_and_made_again(run, tmp_path):
@@ -44,3 +46,8 @@ def test_a_damaged_file_is_reported_and_made_again(run, tmp_path):
     assert done.code == 0
     assert f"conformance: {file}: the cached oracle is damaged" in done.err
     assert run().err == ""
+
+
+def test_without_it_nothing_is_kept(run, tmp_path):
+    assert run("--no-oracle-cache").code == 0
+    assert not (tmp_path / "cache" / "mlx-conformance" / "families").exists()
