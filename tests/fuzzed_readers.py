@@ -29,11 +29,11 @@ from conformance.report.jsonl import read_run
 from conformance.report.pages.material import read_explanations
 from conformance.report.trials import Kill, Outcome, Trial, read_trials
 from conformance.tools.checkpoints.folder import INDEX, look, read_config, read_header
-from conformance.tools.checkpoints.growth import check_tokenizer
+from conformance.tools.checkpoints.tokenizing import check_tokenizer
 from conformance.tools.explore.corpus import OWN as CORPUS
 from conformance.tools.explore.corpus import read_corpus
-from conformance.tools.golden.exemptions import load_without
 from conformance.tools.golden.format import load_golden
+from conformance.tools.golden.paths import load_without
 from conformance.tools.new_family.source import read_source
 from conformance.tools.vectors.contents import MANIFEST
 from conformance.tools.vectors.parsing import read_trace

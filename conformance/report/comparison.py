@@ -6,6 +6,7 @@ import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from conformance.core.before_after import compared
 from conformance.core.errors import ResultError
 from conformance.core.verdict import CaseResult, ScheduleResult, Verdict
 from conformance.report.cost_table import moved_costs
@@ -119,21 +120,21 @@ def compare(
     Raises:
         ResultError: a run has no case, or a case twice.
     """
-    old, new = by_case(before, "first"), by_case(after, "second")
-    both = [name for name in old if name in new]
-    changes = [c for name in both for c in _changes(old[name], new[name], noise_factor)]
+    found = compared(by_case(before, "first"), by_case(after, "second"))
+    changes = [c for old, new in found.both.values() for c in _changes(old, new, noise_factor)]
     if not common:
-        changes += [Change(Kind.LOST, r, None) for name, r in old.items() if name not in new]
+        changes += [Change(Kind.LOST, r, None) for r in found.went.values()]
         changes += [
-            Change(Kind.NEW if r.expected else Kind.FAILING, None, r)
-            for name, r in new.items()
-            if name not in old
+            Change(Kind.NEW if r.expected else Kind.FAILING, None, r) for r in found.came.values()
         ]
     order = list(Kind)
     changes.sort(key=lambda change: (order.index(change.kind), change.result.case))
     moves = (Kind.MOVED, Kind.LOST)
     changed = {change.result.case for change in changes if change.kind in moves}
-    same = sum(old[n].verdict is new[n].verdict and n not in changed for n in both)
+    same = sum(
+        old.verdict is new.verdict and name not in changed
+        for name, (old, new) in found.both.items()
+    )
     return Comparison(tuple(changes), same, _versions(before, after), missing)
 
 
@@ -195,11 +196,10 @@ def _versions(
         {name: ", ".join(versions) for name, versions in versions_of(run).items()}
         for run in (before, after)
     )
-    return {
-        name: (old.get(name, "none"), new.get(name, "none"))
-        for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
-    }
+    found = compared(old, new)
+    gone = {name: (version, "none") for name, version in found.went.items()}
+    fresh = {name: ("none", version) for name, version in found.came.items()}
+    return dict(sorted({**gone, **fresh, **found.changed}.items()))
 
 
 def versions_of(results: Iterable[CaseResult]) -> dict[str, list[str]]:

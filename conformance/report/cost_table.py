@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from conformance.core.before_after import compared
 from conformance.core.contracts import Contract, Cost, contracts
 from conformance.core.verdict import CaseResult
 from conformance.report.markdown import between, code, one_line, table
@@ -122,10 +123,11 @@ def with_costs(text: str, found: CostTable) -> str:
 
 def moved_costs(old: CaseResult, new: CaseResult) -> tuple[str, ...]:
     """Counts that differ in another run of a case: ``positions of twentieth: 1.98 -> 1.2``."""
-    before = {(s.name, c.contract): c for s in old.schedules for c in s.costs}
+    before, after = (
+        {(s.name, cost.contract): cost.count for s in one.schedules for cost in s.costs}
+        for one in (old, new)
+    )
     return tuple(
-        f"{cost.contract} of {schedule.name}: {was.count:g} -> {cost.count:g}"
-        for schedule in new.schedules
-        for cost in schedule.costs
-        if (was := before.get((schedule.name, cost.contract))) and was.count != cost.count
+        f"{contract} of {schedule}: {was:g} -> {now:g}"
+        for (schedule, contract), (was, now) in compared(before, after).changed.items()
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from conformance.core.before_after import compared
 from conformance.core.verdict import MOST_FINDINGS, CaseResult, Verdict
 from conformance.report.outcome import count, listed
 
@@ -36,12 +37,10 @@ def _stray(result: CaseResult) -> bool:
 
 
 def _schedules(old: CaseResult, new: CaseResult) -> Iterator[str]:
-    before = {schedule.name: schedule.verdict for schedule in old.schedules}
-    for schedule in new.schedules:
-        was = before.get(schedule.name, schedule.verdict)
-        stray = Verdict.UNSTABLE in (was, schedule.verdict)
-        if was is not schedule.verdict and not stray and not (was.good and schedule.verdict.good):
-            yield f"schedule {schedule.name}: {was} -> {schedule.verdict}"
+    before, after = ({s.name: s.verdict for s in one.schedules} for one in (old, new))
+    for name, (was, now) in compared(before, after).changed.items():
+        if Verdict.UNSTABLE not in (was, now) and not (was.good and now.good):
+            yield f"schedule {name}: {was} -> {now}"
 
 
 def _mended(old: CaseResult, new: CaseResult) -> Iterator[str]:
@@ -54,16 +53,16 @@ def _requests(old: CaseResult, new: CaseResult) -> Iterator[str]:
     if max(len(old.evidence), len(new.evidence)) >= MOST_FINDINGS:
         return
     played = {s.name for s in old.schedules} & {s.name for s in new.schedules}
-    before, after = _wrong(old, played), _wrong(new, played)
-    if more := sorted(after - before):
-        yield f"also wrong: {_named(more)}"
-    if fewer := sorted(before - after):
-        yield f"no longer wrong: {_named(fewer)}"
+    found = compared(_wrong(old, played), _wrong(new, played))
+    if found.came:
+        yield f"also wrong: {_named(sorted(found.came))}"
+    if found.went:
+        yield f"no longer wrong: {_named(sorted(found.went))}"
 
 
-def _wrong(result: CaseResult, played: set[str]) -> set[tuple[str, str]]:
+def _wrong(result: CaseResult, played: set[str]) -> dict[tuple[str, str], Verdict]:
     return {
-        (found.schedule, found.request_id)
+        (found.schedule, found.request_id): found.verdict
         for found in result.evidence
         if found.request_id is not None and found.schedule in played and not found.verdict.good
     }
@@ -139,14 +138,13 @@ def moved_streams(old: CaseResult, new: CaseResult) -> str:
     The sum of the logprobs of their tokens (nats) is compared; other tokens change it, too. No
     verdict shows such a change, since each release is judged by its own single streams.
     """
-    before = {schedule.name: schedule.single_logprob for schedule in old.schedules}
+    before, after = ({s.name: s.single_logprob for s in one.schedules} for one in (old, new))
     most = max(_LEAST_NATS, *(_TIMES_NOISE * (result.noise or 0.0) for result in (old, new)))
-    moved = {}
-    for schedule in new.schedules:
-        was = before.get(schedule.name)
-        if was is not None and schedule.single_logprob is not None:
-            moved[schedule.name] = abs(schedule.single_logprob - was)
-    moved = {name: nats for name, nats in moved.items() if nats > most}
+    moved = {
+        name: abs(now - was)
+        for name, (was, now) in compared(before, after).both.items()
+        if was is not None and now is not None and abs(now - was) > most
+    }
     if not moved:
         return ""
     names = ", ".join(sorted(moved))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from conformance.core.before_after import BeforeAfter, compared
 from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.report.comparison import by_case, rank
 from conformance.report.jsonl import read_results
@@ -57,14 +58,20 @@ class Base:
         Args:
             selected: whether a case of the earlier run belongs to this one.
         """
-        now = {result.case: result for result in outcome.results}
+        refused = {
+            name
+            for name, (_, now) in self._compared(outcome).both.items()
+            if now.verdict is Verdict.UNSUPPORTED
+        }
+        gone = {*self._compared(outcome).went, *refused}
         return tuple(
             name
             for name, before in self.results.items()
-            if before.verdict.good
-            and selected(CaseId.parse(name))
-            and (name not in now or now[name].verdict is Verdict.UNSUPPORTED)
+            if before.verdict.good and name in gone and selected(CaseId.parse(name))
         )
+
+    def _compared(self, outcome: Outcome) -> BeforeAfter[str, CaseResult]:
+        return compared(self.results, {result.case: result for result in outcome.results})
 
     def seen(self, outcome: Outcome, selected: Callable[[CaseId], bool]) -> Outcome:
         """The outcome with each result judged by the earlier run; other problems become notes.
@@ -83,10 +90,8 @@ class Base:
     def _lost(self, outcome: Outcome, selected: Callable[[CaseId], bool]) -> tuple[str, ...]:
         """A sentence for each kind of lost coverage: cases, and parts of cases."""
         whole = [(name, "") for name in self.lost(outcome, selected)]
-        pairs = ((self.results.get(result.case), result) for result in outcome.results)
-        inside = [
-            (new.case, f" ({t})") for old, new in pairs if old and (t := less_covered(old, new))
-        ]
+        pairs = self._compared(outcome).both.values()
+        inside = [(new.case, f" ({t})") for old, new in pairs if (t := less_covered(old, new))]
         return tuple(
             f"lost coverage: {count(len(found), 'case')} {what}: {found[0][0]}{found[0][1]}"
             + (" and others" if len(found) > 1 else "")
@@ -99,8 +104,8 @@ class Base:
 
     def _moved(self, outcome: Outcome) -> tuple[str, ...]:
         """A sentence about known defects that show differently than before, if any do."""
-        pairs = ((self.results.get(result.case), result) for result in outcome.results)
-        found = [(new.case, text) for old, new in pairs if old and (text := moved(old, new))]
+        pairs = self._compared(outcome).both.values()
+        found = [(new.case, text) for old, new in pairs if (text := moved(old, new))]
         if not found:
             return ()
         (case, text), more = found[0], " and others" if len(found) > 1 else ""
@@ -111,10 +116,9 @@ class Base:
 
 def _a_schedule_is_worse(before: CaseResult, result: CaseResult) -> bool:
     """Whether a schedule is worse; if the case failed as a whole before, none is known to be."""
-    old = {schedule.name: schedule for schedule in before.schedules}
-    refusal = result.expected
+    found = compared({s.name: s for s in before.schedules}, {s.name: s for s in result.schedules})
     return any(
-        schedule.name in old and rank(schedule) > rank(old[schedule.name])
-        for schedule in result.schedules
-        if not (refusal and schedule.verdict is Verdict.UNSUPPORTED)
+        rank(now) > rank(old)
+        for old, now in found.both.values()
+        if not (result.expected and now.verdict is Verdict.UNSUPPORTED)
     )

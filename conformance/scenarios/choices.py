@@ -1,4 +1,4 @@
-"""The source of random choices: a random generator, or Hypothesis, which shrinks failures."""
+"""The source of random choices: a random generator, or Hypothesis."""
 
 from __future__ import annotations
 

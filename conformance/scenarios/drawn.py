@@ -1,8 +1,7 @@
 """Random schedules over all features, built from ``Choices``.
 
-The search for false alarms uses random numbers; exploring uses Hypothesis, which also shrinks
-schedules: the first of a choice's options is the simplest. Prompts are shared with the ladder, so
-that one stream of the oracle serves many schedules.
+The search for false alarms uses random numbers; exploring uses Hypothesis. Prompts are shared with
+the ladder, so that one stream of the oracle serves many schedules.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 from conformance.app.pytest_plugin.golden_items import PARAMETER, GoldenExtension, folder_of, wanted
 from conformance.app.pytest_plugin.setup import find_setup
 from conformance.tools.golden.checking import Checked, check, folder_problems
-from conformance.tools.golden.exemptions import load_without
+from conformance.tools.golden.paths import load_without
 from conformance.tools.golden.update import Proposal, propose
 
 

@@ -26,12 +26,11 @@ from conformance.core.verdict import CaseId, Verdict
 from conformance.run.registry import build_registry
 from conformance.scenarios import LADDER
 from conformance.scenarios.served import SERVED_SCENARIOS
-from conformance.tools.explore.replay import CORPUS
+from conformance.tools.explore.corpus import CORPUS
 from conformance.tools.repro import trying
 from conformance.tools.repro.code import WIDTH
-from conformance.tools.repro.known_scripts import written
+from conformance.tools.repro.known_scripts import found_before, written
 from conformance.tools.repro.search import gathered
-from conformance.tools.repro.tables import found_before
 from conformance.tools.repro.template_values import template_values
 
 ROOT = Path(__file__).parents[2]

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from commands import call_command
+from shared_oracles import share
 
 from conformance.app.cli.main import group
 from conformance.tools.repro.refusing import Reason
@@ -29,17 +32,8 @@ CASE = "mlx_lm/mamba/ragged/float32/0"
 
 @pytest.fixture
 def repro(tmp_path):
-    def run(*arguments):
-        return subprocess.run(
-            [sys.executable, "-m", "conformance", "repro", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            timeout=200,
-            check=False,
-        )
-
-    return run
+    share(os.environ["XDG_CACHE_HOME"])
+    return lambda *words: call_command(["repro", *words], tmp_path, {**os.environ})
 
 
 def imported(text):

@@ -5,6 +5,7 @@ import os
 import signal
 
 import pytest
+from shared_oracles import shared_store
 
 from conformance.core.faults.declaration import Hits
 from conformance.core.verdict import CaseId, Verdict
@@ -25,7 +26,8 @@ SPLIT = (
 
 @pytest.fixture(scope="module")
 def session():
-    yield Session(registry_with_faults(engines=("mlx_lm", *SPLIT)), tier=tier("quick"))
+    registry = registry_with_faults(engines=("mlx_lm", *SPLIT))
+    yield Session(registry, tier=tier("quick"), store=shared_store())
     groups().discard()
 
 

@@ -30,12 +30,17 @@ from conformance.core.verdict import Verdict
 from conformance.report.jsonl import write_lines
 from conformance.run.registry import select
 from conformance.run.selection import DTYPES
-from conformance.tools.explore.allotment import Allotment, Way
-from conformance.tools.explore.causes import Causes
 from conformance.tools.explore.corpus import entry_of, write_entry
 from conformance.tools.explore.exclusions import left_out, verdicts
-from conformance.tools.explore.false_alarms import AlarmResult, AlarmUnit, alarm, play_random
-from conformance.tools.explore.results import Discovery, Explored, ExploreUnit
+from conformance.tools.explore.false_alarms import (
+    AlarmResult,
+    AlarmUnit,
+    Allotment,
+    Way,
+    alarm,
+    play_random,
+)
+from conformance.tools.explore.results import Causes, Discovery, Explored, ExploreUnit
 
 _CASES = 1000
 _EXAMPLES = 400

@@ -18,7 +18,7 @@ from conformance.report.history import State, state_of
 from conformance.report.jsonl import write_lines
 from conformance.run.selection import DTYPES
 from conformance.tools.releases.bisection import bisect
-from conformance.tools.releases.kept_environments import kept, remove
+from conformance.tools.releases.environments import kept, remove
 from conformance.tools.releases.pins import Release, parse, parse_pins
 from conformance.tools.releases.release_run import Choice, Column
 from conformance.tools.releases.release_table import as_markdown, as_text, make_table

@@ -33,16 +33,20 @@ from conformance.report.jsonl import write_lines
 from conformance.run.registry import select
 from conformance.tools.repro import Wanted, find, shown_by, with_plain_config
 from conformance.tools.repro.issue import Material, issue_text
-from conformance.tools.repro.known_scripts import KnownScript, killed, script_of, ways, written
-from conformance.tools.repro.search import SECONDS
-from conformance.tools.repro.tables import (
+from conformance.tools.repro.known_scripts import (
     TABLE,
+    KnownScript,
     found_before,
+    killed,
     read_folder,
+    script_of,
     table_lines,
     tried_before,
+    ways,
     without,
+    written,
 )
+from conformance.tools.repro.search import SECONDS
 from conformance.tools.repro.trying import try_script
 
 

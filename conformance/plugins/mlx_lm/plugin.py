@@ -49,7 +49,7 @@ def conformance_engines() -> list[type[Engine]]:
 def conformance_scenarios() -> list[Scenario]:
     """The ladder, for any engine that has the needed capabilities, and the corpus."""
     from conformance.scenarios import LADDER
-    from conformance.tools.explore.replay import CORPUS
+    from conformance.tools.explore.corpus import CORPUS
 
     return [*LADDER, CORPUS]
 

@@ -9,8 +9,13 @@ import msgspec
 
 from conformance.power.transformers_check.check_results import Result, State
 from conformance.power.transformers_check.known_differences import STEPS
-from conformance.tools.golden.files import put_verified, write_whole
-from conformance.tools.golden.format import Verification, load_golden, to_text
+from conformance.tools.golden.format import (
+    Verification,
+    load_golden,
+    put_verified,
+    to_text,
+    write_whole,
+)
 from conformance.tools.golden.paths import golden_path
 
 

@@ -18,10 +18,9 @@ from conformance.run.registry import Registry
 from conformance.tools.checkpoints.finite import check_finite
 from conformance.tools.checkpoints.folder import Folder, look, window_of
 from conformance.tools.checkpoints.given import Given
-from conformance.tools.checkpoints.growth import check_tokenizer
 from conformance.tools.checkpoints.preflight import fits, room
 from conformance.tools.checkpoints.prompts import read_texts
-from conformance.tools.checkpoints.tokenizing import encoded
+from conformance.tools.checkpoints.tokenizing import check_tokenizer, encoded
 
 # A config with one of these has a vision or audio tower.
 _TOWERS = ("vision_config", "audio_config", "vision_tower", "mm_vision_tower")

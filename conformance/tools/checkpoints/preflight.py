@@ -15,6 +15,7 @@ from conformance.tools.checkpoints.folder import Folder
 
 # The widest batch of the ladder, and the step in which the libraries' caches grow, in tokens.
 _ROWS, _BLOCK = 33, 256
+_LONGEST = 300  # characters of the library's message
 _MISSING = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: (.+)")
 
 
@@ -101,8 +102,8 @@ def _place(folder: Folder, message: str) -> Path:
     return folder.path if first is None else folder.path / folder.tensors[first].file
 
 
-def _short(message: str, most: int = 300) -> str:
-    return message if len(message) <= most else message[:most].rsplit(" ", 1)[0] + " ..."
+def _short(message: str) -> str:
+    return message if len(message) <= _LONGEST else message[:_LONGEST].rsplit(" ", 1)[0] + " ..."
 
 
 def _gigabytes(count: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -16,6 +17,8 @@ from conformance.core.errors import CheckpointError, ModelError, Unsupported
 from conformance.core.guarded_call import EndedError, Limits, NotBegunError, guarded_call
 from conformance.core.library import Library
 from conformance.core.remote_code import sealed
+from conformance.core.unavailable import error_text
+from conformance.core.user_files import decoded, parse_object, read_bytes
 
 FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "*.tiktoken")
 """A folder with any of these files has a tokenizer; an error names the first one."""
@@ -87,7 +90,7 @@ def _tried(library: Library, folder: Path, texts: tuple[str, ...], *, trusted: b
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - what Rust raises of a panic is no Exception
-        return _Answer(panic=" ".join(f"{type(error).__name__}: {error}".split()))
+        return _Answer(panic=error_text(error))
 
 
 def _tokenizer_file(folder: Path) -> Path:
@@ -95,3 +98,57 @@ def _tokenizer_file(folder: Path) -> Path:
     if not found:
         raise CheckpointError(f"{folder}: holds no tokenizer ({', '.join(FILES)})")
     return found[0]
+
+
+MOST_GROWTH = 10_000
+"""Limit for the length of a text; normalizers of known tokenizers keep it or double a blank."""
+
+_NAME = "tokenizer.json"
+_FILE_MOST_BYTES = 400_000_000  # the largest known has 35 MB
+_PARTS = ("normalizer", "pre_tokenizer")
+_LISTS = ("normalizers", "pretokenizers")
+
+
+def check_tokenizer(folder: Path) -> None:
+    """Check that the folder's ``tokenizer.json``, if there is one, does not multiply its text.
+
+    A chain of replacements, each of one letter by many, would turn a short prompt into gigabytes.
+    That ends the process without an exception that names the cause.
+
+    Raises:
+        CheckpointError: the file can't be read, or its replacements multiply; names the file.
+    """
+    path = folder / _NAME
+    if not path.exists():
+        return
+    data = read_bytes(path, CheckpointError, most=_FILE_MOST_BYTES)
+    if b'"Replace"' not in data:
+        return
+    found = parse_object(decoded(data, str(path), CheckpointError), str(path), CheckpointError)
+    growth = 1.0
+    for part in _PARTS:
+        growth *= _growth(found.get(part))
+    if growth > MOST_GROWTH:
+        raise CheckpointError(
+            f"{path}: its replacements make a text more than {MOST_GROWTH} times as long, which "
+            "no tokenizer needs and no machine has room for"
+        )
+
+
+def _growth(part: Any) -> float:
+    """The largest factor by which a part may lengthen a text."""
+    if not isinstance(part, dict):
+        return 1.0
+    growth = 1.0
+    for inner in (one for name in _LISTS for one in _items(part.get(name))):
+        growth = min(growth * _growth(inner), 2.0 * MOST_GROWTH)
+    if part.get("type") == "Replace":
+        content, pattern = part.get("content"), part.get("pattern")
+        text = pattern.get("String") if isinstance(pattern, dict) else None
+        replaced = len(text) if isinstance(text, str) and text else 1
+        growth *= max(1.0, len(content) / replaced if isinstance(content, str) else 1.0)
+    return growth
+
+
+def _items(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else []

@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from conformance.core.errors import ConformanceError
 from conformance.core.failures import failure_of
-from conformance.core.faults import Fault
 from conformance.core.faults.traits import traits
 from conformance.core.verdict import CaseId, CaseResult, Finding
 from conformance.reference.subject import Around, Subject
@@ -29,17 +29,16 @@ from conformance.run.diagnosis import conclusion, opinions
 from conformance.run.judging.judge import brief_for
 from conformance.run.session import Session
 from conformance.tools.explain.catalogue import relatives
-from conformance.tools.explain.locating import locate
-from conformance.tools.explain.new_findings import new_findings
-from conformance.tools.explain.recording import Recording, record
-from conformance.tools.explain.variations import (
+from conformance.tools.explain.ingredients import (
     Failing,
     accuses,
     by_dtype,
     first_failing,
-    in_float32,
     ingredients,
 )
+from conformance.tools.explain.locating import locate
+from conformance.tools.explain.new_findings import new_findings
+from conformance.tools.explain.recording import Recording, record
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def begin(
     located = locate(recording, aside=_aside(failing, baseline))
     where = located.where or _elsewhere(recording, failing.finding)
     like = relatives(
-        _catalogue(session, case),
+        (fault for fault in session.registry.faults.values() if fault.engine == case.engine),
         traits(failing.subject),
         scenario=case.scenario,
         verdict=failing.finding.verdict,
@@ -204,7 +203,7 @@ def _dtype(session: Session, failing: Failing, around: Around) -> tuple[Ingredie
     if failing.case.dtype == "float32":
         return ()
     result = session.run(
-        in_float32(failing.case),
+        msgspec.structs.replace(failing.case, dtype="float32"),
         around=around,
         until=lambda found: any(map(accuses, found)),
     )
@@ -243,8 +242,3 @@ def _opinion(session: Session, failing: Failing) -> str:
         for name in opinions(session, failing.case)
     }
     return conclusion(verdicts)
-
-
-def _catalogue(session: Session, case: CaseId) -> tuple[Fault, ...]:
-    """The faults that apply to the same engine."""
-    return tuple(f for f in session.registry.faults.values() if f.engine == case.engine)

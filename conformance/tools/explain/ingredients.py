@@ -1,18 +1,27 @@
-"""The ingredients of a schedule, and the schedule without each of them.
+"""The ingredients of a failing schedule, and whether it fails without each of them.
 
-An ingredient that cannot be removed without another change has no switch.
+An ingredient that cannot be removed without another change has no switch. Unlike a minimum
+(``scenarios/smaller_schedules``), this says of each ingredient by itself whether it is needed.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-import msgspec
+from msgspec.structs import replace
 
+from conformance.core.engine import Engine
 from conformance.core.engine_options import EngineOptions
+from conformance.core.errors import ConformanceError
 from conformance.core.schedule import Arrival, Request, Schedule, Trigger
+from conformance.core.verdict import CaseId, Finding, Verdict
+from conformance.reference.subject import Subject
+from conformance.report.explanation import Ingredient, Needed
+from conformance.run.judging.judge import judge_batched
+from conformance.scenarios import Scenario
 
 Change = Callable[[Schedule], Schedule]
 
@@ -37,11 +46,15 @@ def switches(schedule: Schedule, *, failing: str | None, window: int | None) -> 
         *_of_options(),
         *_of_requests(failing, window),
         Switch("join", "all requests arrive at the start", _arrive_at_once),
-        Switch("removal", "nothing is removed", _remove_nothing),
-        Switch("probes", "no invalid call is made", _probe_nothing),
-        Switch("thread", "decoded on the thread that loaded", _same_thread),
+        Switch("removal", "nothing is removed", lambda s: replace(s, removals=())),
+        Switch("probes", "no invalid call is made", lambda s: replace(s, probes=())),
+        Switch(
+            "thread",
+            "decoded on the thread that loaded",
+            lambda s: replace(s, decode_on_other_thread=False),
+        ),
     )
-    return tuple(switch for switch in every if _differs(schedule, switch.off))
+    return tuple(switch for switch in every if switch.off(schedule) != schedule)
 
 
 def without(schedule: Schedule, chosen: Sequence[Switch]) -> Schedule:
@@ -49,10 +62,6 @@ def without(schedule: Schedule, chosen: Sequence[Switch]) -> Schedule:
     for switch in chosen:
         schedule = switch.off(schedule)
     return schedule
-
-
-def _differs(schedule: Schedule, off: Change) -> bool:
-    return off(schedule) != schedule
 
 
 def _of_options() -> tuple[Switch, ...]:
@@ -63,7 +72,7 @@ def _of_options() -> tuple[Switch, ...]:
             "prompts in one piece",
             lambda s: _each(
                 _options(s, prefill_step_size=whole.prefill_step_size),
-                lambda r: msgspec.structs.replace(r, segments=()),
+                lambda r: replace(r, segments=()),
             ),
         ),
         Switch("waiting for a slot", "a slot for each request", _slots),
@@ -88,13 +97,15 @@ def _of_requests(failing: str | None, window: int | None) -> tuple[Switch, ...]:
             "all produce the same number of tokens",
             lambda s: _each(
                 s,
-                lambda r: msgspec.structs.replace(
-                    r, max_tokens=max(q.max_tokens for q in s.requests)
-                ),
+                lambda r: replace(r, max_tokens=max(q.max_tokens for q in s.requests)),
             ),
         ),
         Switch("window", "all fits into the window", lambda s: _inside(s, window)),
-        Switch("going on", "no request goes on from another's cache", _fresh),
+        Switch(
+            "going on",
+            "no request goes on from another's cache",
+            lambda s: _plain(s, continues=None),
+        ),
         Switch("samplers", "all greedy", lambda s: _plain(s, sampler=None)),
         Switch("processors", "no logits processors", lambda s: _plain(s, processors=())),
         Switch("stop sequences", "none", lambda s: _plain(s, stop=())),
@@ -102,20 +113,20 @@ def _of_requests(failing: str | None, window: int | None) -> tuple[Switch, ...]:
 
 
 def _options(schedule: Schedule, **changes: object) -> Schedule:
-    options = msgspec.structs.replace(schedule.options, **changes)
-    return msgspec.structs.replace(schedule, options=options)
+    options = replace(schedule.options, **changes)
+    return replace(schedule, options=options)
 
 
 def _each(schedule: Schedule, change: Callable[[Request], Request]) -> Schedule:
     arrivals = tuple(
-        msgspec.structs.replace(arrival, requests=tuple(change(r) for r in arrival.requests))
+        replace(arrival, requests=tuple(change(r) for r in arrival.requests))
         for arrival in schedule.arrivals
     )
-    return msgspec.structs.replace(schedule, arrivals=arrivals)
+    return replace(schedule, arrivals=arrivals)
 
 
 def _plain(schedule: Schedule, **changes: object) -> Schedule:
-    return _each(schedule, lambda r: msgspec.structs.replace(r, **changes))
+    return _each(schedule, lambda r: replace(r, **changes))
 
 
 def _slots(schedule: Schedule) -> Schedule:
@@ -131,19 +142,7 @@ def _slots(schedule: Schedule) -> Schedule:
 def _arrive_at_once(schedule: Schedule) -> Schedule:
     if len(schedule.arrivals) < 2 or _linked(schedule):
         return schedule
-    return msgspec.structs.replace(schedule, arrivals=(Arrival(schedule.requests),))
-
-
-def _remove_nothing(schedule: Schedule) -> Schedule:
-    return msgspec.structs.replace(schedule, removals=())
-
-
-def _probe_nothing(schedule: Schedule) -> Schedule:
-    return msgspec.structs.replace(schedule, probes=())
-
-
-def _same_thread(schedule: Schedule) -> Schedule:
-    return msgspec.structs.replace(schedule, decode_on_other_thread=False)
+    return replace(schedule, arrivals=(Arrival(schedule.requests),))
 
 
 def _only(schedule: Schedule, failing: str | None) -> Schedule:
@@ -162,15 +161,13 @@ def _only(schedule: Schedule, failing: str | None) -> Schedule:
         if requests:
             arrivals.append(Arrival(requests, arrival.when if known else Trigger()))
     removals = tuple(
-        msgspec.structs.replace(r, request_ids=names)
+        replace(r, request_ids=names)
         for r in schedule.removals
         if (names := tuple(n for n in r.request_ids if n in kept))
         and r.when.request_id in (None, *kept)
     )
     probes = tuple(p for p in schedule.probes if p.when.request_id in (None, *kept))
-    return msgspec.structs.replace(
-        schedule, arrivals=tuple(arrivals), removals=removals, probes=probes
-    )
+    return replace(schedule, arrivals=tuple(arrivals), removals=removals, probes=probes)
 
 
 def _equal_lengths(schedule: Schedule) -> Schedule:
@@ -187,7 +184,7 @@ def _same_content(schedule: Schedule, failing: str | None) -> Schedule:
     source = schedule.request(failing or schedule.requests[0].request_id).prompt
     return _each(
         schedule,
-        lambda r: msgspec.structs.replace(
+        lambda r: replace(
             r, prompt=tuple(itertools.islice(itertools.cycle(source), len(r.prompt)))
         ),
     )
@@ -201,14 +198,10 @@ def _inside(schedule: Schedule, window: int | None) -> Schedule:
     return _each(schedule, lambda r: _cut(r, min(len(r.prompt), room[r.request_id])))
 
 
-def _fresh(schedule: Schedule) -> Schedule:
-    return _plain(schedule, continues=None)
-
-
 def _cut(request: Request, length: int) -> Request:
     if len(request.prompt) <= length:
         return request
-    return msgspec.structs.replace(request, prompt=request.prompt[:length], segments=())
+    return replace(request, prompt=request.prompt[:length], segments=())
 
 
 def _linked(schedule: Schedule) -> bool:
@@ -218,3 +211,97 @@ def _linked(schedule: Schedule) -> bool:
 def _fixed(schedule: Schedule) -> bool:
     """Whether prompts cannot be cut because they hold media or continue other requests."""
     return _linked(schedule) or any(r.media for r in schedule.requests)
+
+
+# Verdicts that do not mean a defect.
+_ASIDE = {Verdict.POLICY, Verdict.UNSUPPORTED, Verdict.VACUOUS}
+
+
+def accuses(finding: Finding) -> bool:
+    """Whether a finding reports a defect."""
+    return fails(finding.verdict)
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A failing schedule with everything needed to run it again."""
+
+    case: CaseId
+    subject: Subject
+    engine: type[Engine]
+    scenario: Scenario
+    schedule: Schedule
+    finding: Finding
+
+    def verdict(self, schedule: Schedule, engine: type[Engine] | None = None) -> Verdict:
+        """The verdict on another schedule, or on this one with another engine; without witnesses.
+
+        The run stops at the first accusing finding. ``UNSUPPORTED`` is also the verdict if the
+        changed schedule cannot be run.
+        """
+        bare = dataclasses.replace(self.scenario, witnesses=())
+        chosen = engine or self.engine
+        try:
+            outcome = judge_batched(
+                self.subject,
+                chosen,
+                bare,
+                [schedule],
+                until=lambda found: any(accuses(finding) for finding in found),
+            )
+        except ConformanceError:
+            return Verdict.UNSUPPORTED
+        return outcome.verdict
+
+
+def ingredients(failing: Failing) -> tuple[tuple[Ingredient, ...], bool | None]:
+    """Each ingredient of the schedule, switched off, and whether the needed ones suffice."""
+    known = switches(
+        failing.schedule,
+        failing=failing.finding.request_id,
+        window=failing.subject.family.facts.window,
+    )
+    found = [_tried(failing, switch) for switch in known]
+    useless = [s for s, i in zip(known, found, strict=True) if i.needed is Needed.NO]
+    if not useless:
+        return tuple(found), None
+    bare = without(failing.schedule, useless)
+    return tuple(found), fails(failing.verdict(bare))
+
+
+def fails(verdict: Verdict) -> bool:
+    """Whether a verdict means a defect."""
+    return not verdict.good and verdict not in _ASIDE
+
+
+def _tried(failing: Failing, switch: Switch) -> Ingredient:
+    verdict = failing.verdict(switch.off(failing.schedule))
+    return Ingredient(switch.name, _needed(verdict), switch.how, verdict.value)
+
+
+def by_dtype(failing: Failing, verdict: Verdict) -> Ingredient:
+    """The dtype as an ingredient, given the verdict in float32."""
+    return Ingredient(failing.case.dtype, _needed(verdict), "in float32", verdict.value)
+
+
+def _needed(without_it: Verdict) -> Needed:
+    if fails(without_it):
+        return Needed.NO
+    return Needed.YES if without_it.good else Needed.UNKNOWN
+
+
+def first_failing(
+    schedules: Sequence[Schedule], findings: Sequence[Finding], wrong: Collection[str] = ()
+) -> tuple[Schedule, Finding] | None:
+    """The schedule of the worst finding, with the most precise finding.
+
+    Schedules in ``wrong``, which also fail for another reason, come last.
+    """
+    accusing = [finding for finding in findings if accuses(finding)]
+    by_name = {schedule.name: schedule for schedule in schedules}
+    for finding in sorted(
+        accusing, key=lambda f: (f.schedule in wrong, -f.verdict.severity, f.step is None)
+    ):
+        if finding.schedule in by_name:
+            return by_name[finding.schedule], finding
+    return None

@@ -14,7 +14,15 @@ from conformance.core.engine import Capability, Engine
 from conformance.core.engine_options import EngineOptions
 from conformance.core.failures import failure_of
 from conformance.core.numerics import FACTOR
-from conformance.core.schedule import Arrival, Removal, Request, Schedule, Stage, Trigger
+from conformance.core.schedule import (
+    Arrival,
+    Removal,
+    Request,
+    Schedule,
+    Stage,
+    Trigger,
+    triggers,
+)
 from conformance.core.trace import Step, Stream, TokenEvent
 from conformance.core.verdict import Finding, Verdict
 from conformance.run.runner import Run, step_bound
@@ -224,6 +232,38 @@ class _EngineCall:
         else:
             self._drive.broken = _finding(Verdict.CRASH, f"the engine raised {failure}", got)
         return True
+
+
+def replay(player: Player, schedule: Schedule) -> Finding | None:
+    """How an engine breaks the protocol when a program's calls are made again, if it does.
+
+    ``None`` also if a cache to go on from is not there at the moment of a call.
+    """
+    drive = Drive(player, schedule.options)
+    for now in range(1 + max(when.count for when in triggers(schedule))):
+        due: list[Arrival | Removal] = []
+        due += [a for a in schedule.arrivals if a.when == Trigger(count=now)]
+        for removal in (r for r in schedule.removals if r.when == Trigger(count=now)):
+            name = removal.request_ids[0]
+            due += [removal, *(a for a in schedule.arrivals if a.when.request_id == name)]
+        for item in due:
+            if isinstance(item, Removal):
+                if item.request_ids[0] in drive.live:
+                    drive.remove(item.request_ids[0])
+            elif not _can_go_on(drive, item.requests):
+                return None
+            else:
+                drive.insert(item.requests)
+        drive.step()
+    drive.finish()
+    return drive.broken
+
+
+def _can_go_on(drive: Drive, requests: Sequence[Request]) -> bool:
+    """Whether the caches that these requests continue can be copied now."""
+    there = {(source.request_id, after) for source, after in drive.sources()}
+    wanted = (request.continues for request in requests)
+    return all(c is None or (c.request_id, c.after) in there for c in wanted)
 
 
 def _finding(verdict: Verdict, what: str, got: str) -> Finding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -18,11 +19,10 @@ from conformance.core.verdict import Finding
 from conformance.run.registry import Registry
 from conformance.run.session import Session
 from conformance.scenarios.choices import Seeded
-from conformance.scenarios.drawn import Space, draw_schedule
+from conformance.scenarios.drawn import draw_schedule
 from conformance.scenarios.features import Feature, together
-from conformance.tools.explore.driving import Drive
-from conformance.tools.explore.hypothesis_choices import Drawn
-from conformance.tools.explore.pending import PendingDiscovery, discovered
+from conformance.scenarios.smaller_schedules import smallest
+from conformance.tools.explore.driving import Drive, replay
 from conformance.tools.explore.player import Clock, Player
 from conformance.tools.explore.results import (
     Discovery,
@@ -33,22 +33,30 @@ from conformance.tools.explore.results import (
     signature,
     worst,
 )
-from conformance.tools.explore.shrinking import size
-from conformance.tools.explore.state_machine import machine
+from conformance.tools.explore.state_machine import SPACE, Drawn, machine
 
 BATCH = 40  # schedules with one subset of features, or half as many programs
 MACHINES = 4  # one batch in this many consists of programs
 STEPS = 14  # most steps of a program
-HYPOTHESIS_SECONDS = 25.0  # Hypothesis' share of the time for shrinking
+SECONDS = 60.0  # for making a schedule small
 MOST = 3  # discoveries per family; one if a fault is injected
-
-
-class _FoundError(Exception):
-    """The current schedule found a defect."""
 
 
 class _OverError(BaseException):
     """No more examples; not an ``Exception``, so that Hypothesis re-raises it at once."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A new defect: the finding, and the schedule as generated.
+
+    ``broken`` is true if only calling the engine step by step shows it.
+    """
+
+    finding: Finding
+    schedule: Schedule
+    maker: Maker
+    broken: bool
 
 
 class Hunt:
@@ -61,9 +69,9 @@ class Hunt:
         unsteady: batches in which the engine was not deterministic.
     """
 
-    def __init__(self, player: Player, unit: ExploreUnit, space: Space) -> None:
-        self._player, self._unit, self._space = player, unit, space
-        self._pending: PendingDiscovery | None = None
+    def __init__(self, player: Player, unit: ExploreUnit) -> None:
+        self._player, self._unit = player, unit
+        self._found: _Found | None = None
         self._reported: set[Signature] = set()
         self._clock = Clock()
         self._modelled = 0.0
@@ -81,10 +89,11 @@ class Hunt:
             self._features = self._subset(number)
             make = self._programs if number % MACHINES == MACHINES - 1 else self._schedules
             self._batch(make, self._seed(number))
-            if self._pending is not None:
-                self.discoveries.append(discovered(self._pending, self._unit, self._player))
-                self._reported.add(self._pending.wanted)
-                self._pending = None
+            if self._found is not None:
+                self._pause()
+                self.discoveries.append(self._discovery(self._found))
+                self._reported.add(signature(self._found.finding))
+                self._found = None
                 self._resume()
             number += 1
         self._pause()
@@ -107,16 +116,44 @@ class Hunt:
             discoveries=tuple(self.discoveries),
         )
 
+    def _discovery(self, found: _Found) -> Discovery:
+        """The defect with the smallest schedule that shows it."""
+        wanted, begun = signature(found.finding), time.monotonic()
+
+        def shown(schedule: Schedule) -> Finding | None:
+            if not found.broken:
+                return self._player.shows(schedule, wanted)
+            broken = replay(self._player, schedule)
+            alike = broken is not None and (self._unit.fault or signature(broken) == wanted)
+            return broken if alike else None
+
+        small = smallest(found.schedule, lambda s: shown(s) is not None, seconds=SECONDS).value
+        finding = shown(small) or found.finding
+        return Discovery(
+            self._unit.engine,
+            self._unit.family,
+            self._unit.dtype,
+            finding.verdict,
+            finding.check,
+            finding.what,
+            self.examples,
+            found.maker,
+            not found.broken,
+            round(time.monotonic() - begun, 2),
+            small,
+            found.schedule,
+        )
+
     def _batch(self, make: Callable[[int], None], seed: int) -> None:
-        """Run one batch; Hypothesis' error for a failing example is ignored as already recorded."""
+        """Run one batch, until it finds a defect or is over."""
         self._stopped = False
         try:
             make(seed)
-        except (_FoundError, _OverError):
+        except _OverError:
             pass
         except (Flaky, FlakyStrategyDefinition):
             # Stopping early causes this too; otherwise the engine is not deterministic.
-            self.unsteady += not self._stopped and self._pending is None
+            self.unsteady += not self._stopped
 
     def _over(self) -> bool:
         late = self._unit.seconds is not None and self._clock.wall >= self._unit.seconds
@@ -148,7 +185,7 @@ class Hunt:
         def attempt(data: st.DataObject) -> None:
             self._enough()
             schedule = draw_schedule(
-                Drawn(data), self._player.brief, self._features, self._space, name="drawn"
+                Drawn(data), self._player.brief, self._features, SPACE, name="drawn"
             )
             self._try(schedule, Maker.SCHEDULES)
 
@@ -156,9 +193,7 @@ class Hunt:
 
     def _programs(self, seed: int) -> None:
         """A batch of programs."""
-        made = machine(
-            player=self._player, features=self._features, space=self._space, ended=self._ended
-        )
+        made = machine(player=self._player, features=self._features, ended=self._ended)
         chosen = settings(_settings(), max_examples=BATCH // 2, stateful_step_count=STEPS)
         run_state_machine_as_test(hypothesis.seed(seed)(made), settings=chosen)
 
@@ -176,8 +211,8 @@ class Hunt:
         self._try(schedule, Maker.MACHINE, broken=drive.broken)
 
     def _try(self, schedule: Schedule, maker: Maker, *, broken: Finding | None = None) -> None:
-        """Run the schedule, and fail if it finds a new defect."""
-        if self._pending is None and not self._player.played_before(schedule):
+        """Run the schedule, and stop if it finds a new defect."""
+        if not self._player.played_before(schedule):
             self._count(maker)
         found = self._player.findings(schedule)
         only_broken = broken is not None and not found and self._player.accuses(broken)
@@ -187,48 +222,25 @@ class Hunt:
         if not found:
             return
         finding = worst(found)
-        wanted = signature(finding)
-        if self._pending is None:
-            if wanted in self._reported or finding.verdict in self._unit.known:
-                self.again += 1
-                return
-            self._pause()
-            self._pending = PendingDiscovery(
-                wanted,
-                finding,
-                self.examples,
-                maker,
-                schedule,
-                schedule,
-                reproduced=not only_broken,
-                since=time.monotonic(),
-            )
-        elif self._unlike(wanted, found):
+        if signature(finding) in self._reported or finding.verdict in self._unit.known:
+            self.again += 1
             return
-        elif size(schedule) < size(self._pending.schedule):
-            self._pending.schedule, self._pending.finding = schedule, finding
-            self._pending.reproduced = not only_broken
-        raise _FoundError
-
-    def _unlike(self, wanted: Signature, found: tuple[Finding, ...]) -> bool:
-        assert self._pending is not None
-        one = {wanted, *(signature(finding) for finding in found)}
-        return not self._unit.fault and self._pending.wanted not in one
+        self._found = _Found(finding, schedule, maker, only_broken)
+        self._stop()
 
     def _enough(self) -> None:
-        """Stop if time is up, for examples or for shrinking."""
-        if self._pending is None:
-            self._stopped = self._over()
-        else:
-            self._stopped = time.monotonic() - self._pending.since > HYPOTHESIS_SECONDS
-        if self._stopped:
-            raise _OverError
+        """Stop if the limit of examples or of seconds is reached."""
+        if self._over():
+            self._stop()
+
+    def _stop(self) -> None:
+        self._stopped = True
+        raise _OverError
 
     def _count(self, maker: Maker) -> None:
-        if self._pending is None:
-            self.examples += 1
-            self.programs += maker is Maker.MACHINE
-            self._clock.tick()
+        self.examples += 1
+        self.programs += maker is Maker.MACHINE
+        self._clock.tick()
 
     def _pause(self) -> None:
         self._clock.stop()
@@ -243,13 +255,11 @@ def explore(
     registry: Registry,
     unit: ExploreUnit,
     *,
-    space: Space | None = None,
     session: Session | None = None,
 ) -> Explored:
     """Explore one family; a model that cannot be loaded, or cannot decode, is a result.
 
     Args:
-        space: the limits of schedules.
         session: shares its models and single streams; a new one by default.
     """
     try:
@@ -259,14 +269,14 @@ def explore(
         return Explored(unit, unsupported=str(error))
     except ModelError as error:
         return Explored(unit, failed=str(error))
-    return Hunt(player, unit, space or Space()).run()
+    return Hunt(player, unit).run()
 
 
 def _settings() -> settings:
     return settings(
         database=None,
         deadline=None,
-        phases=(Phase.generate, Phase.shrink),
+        phases=(Phase.generate,),
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
         verbosity=hypothesis.Verbosity.quiet,

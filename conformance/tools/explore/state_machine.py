@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from hypothesis import strategies as st
@@ -20,10 +20,37 @@ from conformance.core.schedule import Continuation, Request
 from conformance.scenarios.drawn import Space, draw_options, draw_request
 from conformance.scenarios.features import Feature
 from conformance.tools.explore.driving import Drive
-from conformance.tools.explore.hypothesis_choices import Drawn
 from conformance.tools.explore.player import Player
 
+T = TypeVar("T")
+
+
+class Drawn:
+    """Choices drawn from the data of a Hypothesis test.
+
+    They are drawn directly from its choice sequence. A strategy for each would take ten times as
+    long, and a schedule needs dozens of choices.
+    """
+
+    def __init__(self, data: st.DataObject) -> None:
+        self._data = data.conjecture_data
+
+    def integer(self, low: int, high: int) -> int:
+        """See ``Choices.integer``."""
+        return low if low == high else self._data.draw_integer(low, high, shrink_towards=low)
+
+    def flag(self) -> bool:
+        """See ``Choices.flag``."""
+        return self._data.draw_boolean()
+
+    def pick(self, options: Sequence[T]) -> T:
+        """See ``Choices.pick``."""
+        return options[self.integer(0, len(options) - 1)]
+
+
 MOST_REQUESTS = 5
+SPACE = Space()
+"""The limits of schedules and of programs."""
 
 
 class Machine(RuleBasedStateMachine):
@@ -37,7 +64,6 @@ class Machine(RuleBasedStateMachine):
 
     player: ClassVar[Player]
     features: ClassVar[frozenset[Feature]]
-    space: ClassVar[Space]
     ended: ClassVar[Callable[[Drive], None]]
 
     def __init__(self) -> None:
@@ -113,7 +139,7 @@ class Machine(RuleBasedStateMachine):
             Drawn(data),
             self.player.brief,
             own,
-            self.space,
+            SPACE,
             name=name,
             options=self._options,
         )

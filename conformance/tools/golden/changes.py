@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.core import numerics
+from conformance.core.before_after import compared
 from conformance.core.numerics import Envelope
 from conformance.tools.golden.format import Golden, Recorded
 
@@ -73,14 +74,14 @@ _DECISIVE = ("recipe", "weights", "dtype", "seed", "oracle")
 
 def changes_between(old: Golden, new: Golden) -> Changes:
     """The differences of ``new`` from ``old``."""
-    before = {recorded.request.request_id: recorded for recorded in old.requests}
-    after = {recorded.request.request_id: recorded for recorded in new.requests}
-    found = [
-        _change(before[name], recorded) if name in before else Change(name, Kind.NEW)
-        for name, recorded in after.items()
+    before, after = ({r.request.request_id: r for r in one.requests} for one in (old, new))
+    found = compared(before, after)
+    changes = [
+        Change(name, Kind.NEW) if name in found.came else _change(*found.both[name])
+        for name in after
     ]
-    found += [Change(name, Kind.GONE) for name in before if name not in after]
-    return Changes(tuple(found), tuple(_causes(old, new)))
+    changes += [Change(name, Kind.GONE) for name in found.went]
+    return Changes(tuple(changes), tuple(_causes(old, new)))
 
 
 def all_new(golden: Golden) -> Changes:
@@ -102,10 +103,12 @@ def _causes(old: Golden, new: Golden) -> Iterator[str]:
         if mine != theirs:
             yield f"{field}: {mine} -> {theirs}"
     names = old.provenance.versions.keys() | new.provenance.versions.keys()
-    for name in sorted(names):
-        mine, theirs = (g.provenance.versions.get(name, "none") for g in (old, new))
-        if mine != theirs:
-            yield f"{name}: {mine} -> {theirs}"
+    versions = [
+        {name: one.provenance.versions.get(name, "none") for name in sorted(names)}
+        for one in (old, new)
+    ]
+    for name, (mine, theirs) in compared(*versions).changed.items():
+        yield f"{name}: {mine} -> {theirs}"
 
 
 def _change(old: Recorded, new: Recorded) -> Change:

@@ -14,12 +14,12 @@ from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.core.missing_library import loader_error, remedied
 from conformance.core.output_files import PARTIAL
+from conformance.core.unavailable import error_text
 from conformance.reference.subject import Subject
-from conformance.tools.golden.difference import Difference, in_short
 from conformance.tools.golden.format import Golden, load_golden
 from conformance.tools.golden.paths import golden_files, golden_path, strangers
 from conformance.tools.golden.recipe import DTYPE, SEED, recipe_hash
-from conformance.tools.golden.regression import differences
+from conformance.tools.golden.regression import Difference, differences, in_short
 from conformance.tools.golden.update import load_subject
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -178,7 +178,7 @@ def check(
         problems += _weights(subject, golden, golden_path(root, *names))
         found = differences(subject, mine, golden, expectations)
     except Exception as error:  # noqa: BLE001 - whatever a library raises is a problem of this one
-        text = str(error) if isinstance(error, ConformanceError) else _on_one_line(error)
+        text = str(error) if isinstance(error, ConformanceError) else error_text(error)
         if lack := loader_error(error):
             return Checked(*names, not_playable=f"not playable here: {remedied(lack)}")
         return Checked(*names, (*problems, f"{library.name}/{family.name}: {text}"))
@@ -212,7 +212,3 @@ def _weights(subject: Subject, golden: Golden, path: Path) -> list[str]:
         f"{path}: field 'provenance.weights': the library loads other parameters from the same "
         "recipe than it did"
     ]
-
-
-def _on_one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())

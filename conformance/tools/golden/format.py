@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from conformance.core import output_files
 from conformance.core.errors import GoldenError
 from conformance.core.schedule import Request
 from conformance.core.user_files import parse_json, read_text, typed
@@ -161,3 +162,28 @@ def _check(golden: Golden, path: str) -> None:
         raise GoldenError(
             f"{path}: field 'requests' is empty: a golden without requests proves nothing"
         )
+
+
+def put_verified(path: Path, verification: Verification) -> None:
+    """Record in the golden at ``path`` that an independent implementation verified it.
+
+    Raises:
+        GoldenError: there is no valid golden, or it cannot be written; the file is unchanged.
+    """
+    golden = load_golden(path)
+    provenance = msgspec.structs.replace(golden.provenance, verified=verification)
+    write_whole(path, to_text(msgspec.structs.replace(golden, provenance=provenance)))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a golden's text to ``path`` atomically.
+
+    Raises:
+        GoldenError: the text is not a valid golden, or it cannot be written; nothing has changed.
+    """
+    parse_golden(text, path=str(path))  # fails before anything is written
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        output_files.write_whole(path, text)
+    except OSError as error:
+        raise GoldenError(f"{path}: cannot write the golden: {error.strerror}") from error

@@ -1,10 +1,12 @@
-"""Paths of golden files: ``golden/<library>/<family>.json``."""
+"""Where golden files are: ``golden/<library>/<family>.json``; which families have none, and why."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from conformance.core.errors import GoldenError
+from conformance.core.user_files import read_toml
 
 FOLDER = "golden"
 BESIDE = frozenset({"README.md", "without.toml"})
@@ -58,3 +60,27 @@ def find_folder(given: Path | None, *, must_exist: bool = True) -> Path:
         f"{found}: no folder of goldens is there; `conformance golden update` makes one, "
         "--golden names another"
     )
+
+
+NAME = "without.toml"
+
+
+def load_without(root: Path) -> Mapping[tuple[str, str], str]:
+    """The reason for each family, by library and name; empty if the file does not exist.
+
+    Raises:
+        GoldenError: the file is not valid; names the field.
+    """
+    path = root / NAME
+    if not path.exists():
+        return {}
+    content = read_toml(path, GoldenError)
+    found = {}
+    for library, families in content.items():
+        if not isinstance(families, dict):
+            raise GoldenError(f"{path}: field {library!r} must be a table of families")
+        for family, reason in families.items():
+            if not isinstance(reason, str) or not reason:
+                raise GoldenError(f"{path}: field '{library}.{family}' must give a reason")
+            found[library, family] = reason
+    return found

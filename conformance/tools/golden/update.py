@@ -11,10 +11,10 @@ from conformance.core.errors import ConformanceError, Unsupported
 from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.core.phases import Phases
+from conformance.core.unavailable import error_text
 from conformance.reference.subject import Subject
 from conformance.tools.golden.changes import Changes, all_new, changes_between
-from conformance.tools.golden.files import write_whole
-from conformance.tools.golden.format import Golden, load_golden, to_text
+from conformance.tools.golden.format import Golden, load_golden, to_text, write_whole
 from conformance.tools.golden.paths import golden_path
 from conformance.tools.golden.recipe import DTYPE, SEED
 from conformance.tools.golden.staging import Staged, stage, with_verified
@@ -72,7 +72,7 @@ def propose(
     try:
         staged = stage(load_subject(library, family), expectations)
     except Exception as error:  # noqa: BLE001 - whatever a library raises is why there is none
-        text = str(error) if isinstance(error, ConformanceError) else _one_line(error)
+        text = str(error) if isinstance(error, ConformanceError) else error_text(error)
         unsupported = isinstance(error, Unsupported)
         return Proposal(library.name, family.name, path, refused=text, unsupported=unsupported)
     old, damaged = _old(path)
@@ -105,8 +105,3 @@ def _old(path: Path) -> tuple[Golden | None, str]:
         return load_golden(path), ""
     except ConformanceError as error:
         return None, str(error)
-
-
-def _one_line(error: Exception) -> str:
-    """Type and text of an error, on one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -97,6 +97,7 @@ def check(text: Tower) -> None:
 
 def left_over(draft: Draft, places: list[Place]) -> Iterable[Unshrunk]:
     """Fields that are still large, each with the reason."""
+    towers = {place.path for place in places}
     for place in places:
         for key, value in place.original.items():
             path = place.name(key)
@@ -106,14 +107,10 @@ def left_over(draft: Draft, places: list[Place]) -> Iterable[Unshrunk]:
                 yield Unshrunk(path, value, "no rule knows what this number means")
             elif isinstance(value, list) and len(value) > 16:
                 yield Unshrunk(path, value, "no rule knows what this list is for")
-            elif isinstance(value, dict) and _deep(value) and not _is_tower(path, places):
+            elif isinstance(value, dict) and _deep(value) and path not in towers:
                 yield Unshrunk(path, value, "no rule knows what this object is for")
 
 
 def _deep(value: Fields) -> bool:
     """Whether an object holds a large number."""
     return any(isinstance(item, int) and item > _LARGE for item in value.values())
-
-
-def _is_tower(path: str, places: list[Place]) -> bool:
-    return any(place.path == path for place in places)

@@ -20,11 +20,10 @@ from conformance.run.registry import Registry
 from conformance.tools.new_family.config_checks import examine
 from conformance.tools.new_family.depths import MOST_LAYERS
 from conformance.tools.new_family.draft import Decision, Unshrunk
-from conformance.tools.new_family.first_load import error_text, first_loadable, offered
-from conformance.tools.new_family.model_beside import WHAT_TO_GIVE
 from conformance.tools.new_family.positions import WINDOW
+from conformance.tools.new_family.processing import first_loadable, offered, refusal_text
 from conformance.tools.new_family.shrink import Shrunk, shrink
-from conformance.tools.new_family.source import Source
+from conformance.tools.new_family.source import WHAT_TO_GIVE, Source
 from conformance.tools.new_family.writing import write_family
 
 _MEDIA_CONFIGS = ("vision_config", "audio_config", "vision_tower")
@@ -140,9 +139,9 @@ def _outlined(
             with _without_logging():
                 return library, library.outline(_family(source, source.config, library, folder))
         except Unsupported as error:
-            reasons.append(error_text(error).replace(f"{source.name}: ", f"{name}: ", 1))
+            reasons.append(refusal_text(error).replace(f"{source.name}: ", f"{name}: ", 1))
         except ModelError as error:
-            raise AdoptionError(f"{source.path}: {name}: {error_text(error)}") from error
+            raise AdoptionError(f"{source.path}: {name}: {refusal_text(error)}") from error
     reason = "; ".join(reasons) or "no library is installed"
     raise AdoptionError(f"{source.path}: no library can build it: {reason}; {_advice(source)}")
 
@@ -184,7 +183,7 @@ def _shrunk(
         except AdoptionError as error:
             raise AdoptionError(f"{source.path}: {error}") from error
         except ModelError as error:
-            raise AdoptionError(f"{source.path}: made small: {error_text(error)}") from error
+            raise AdoptionError(f"{source.path}: made small: {refusal_text(error)}") from error
         _small(source, tiny)
         lost = lost_kinds(full, tiny)
         if best is None or len(lost) < len(best[2]):

@@ -88,7 +88,8 @@ def scalings(tower: Tower) -> None:
 
 def _scaling(original: dict[str, Any], tower: Tower, around: dict[str, Any]) -> dict[str, Any]:
     """One scaling, or one for each type of layer."""
-    original_bases = [part["rope_theta"] for part in _parts(original) if part.get("rope_theta")]
+    parts = (value for value in original.values() if isinstance(value, dict))
+    original_bases = [part["rope_theta"] for part in parts if part.get("rope_theta")]
     small: dict[str, Any] = {}
     for key, value in original.items():
         if isinstance(value, dict):
@@ -109,10 +110,6 @@ def _scaling(original: dict[str, Any], tower: Tower, around: dict[str, Any]) -> 
         else:
             small[key] = value
     return small
-
-
-def _parts(original: dict[str, Any]) -> list[dict[str, Any]]:
-    return [value for value in original.values() if isinstance(value, dict)]
 
 
 def _rotated(tower: Tower, fields: dict[str, Any]) -> int:

@@ -9,9 +9,31 @@ import msgspec
 
 from conformance.core.verdict import CaseResult
 from conformance.tools.new_family.draft import Decision, Unshrunk
-from conformance.tools.new_family.inputs_that_matter import BatchInput
 
 _LONGEST = 60
+
+
+class BatchInput(msgspec.Struct, frozen=True):
+    """One input, and the first rung in which changing it changed an output.
+
+    Attributes:
+        rung: empty if there is none.
+        given: whether any cache of this model has the input.
+        read: the number of rungs in which the model read it where rows differ in it.
+    """
+
+    name: str
+    rung: str = ""
+    given: bool = True
+    read: int = 0
+
+    def __str__(self) -> str:
+        if self.rung:
+            return f"{self.name} ({self.rung})"
+        if not self.given:
+            return f"{self.name} (no cache of this model has it)"
+        how = f"changed in {self.read} rungs" if self.read else "the model never reads it"
+        return f"{self.name} ({how})"
 
 
 class Adopted(msgspec.Struct, frozen=True):

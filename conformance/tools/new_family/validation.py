@@ -1,10 +1,14 @@
-"""Validates a new family: calibrates its weights, then runs the ladder on it."""
+"""Validates a new family: calibrates its weights, runs the ladder, finds the inputs that matter.
+
+Defects in inputs that do not matter to a family go unnoticed in it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from conformance.backend.batch_inputs import INPUTS, Seen, altered
 from conformance.checks.expectations import load_expectations
 from conformance.core.errors import AdoptionError, FamilyError, ModelError, Unsupported
 from conformance.core.family import Family, load_family
@@ -14,9 +18,8 @@ from conformance.core.verdict import CaseId, CaseResult
 from conformance.run.case_judge import CaseJudge
 from conformance.run.registry import build_registry
 from conformance.run.session import Session
-from conformance.tools.new_family.inputs_that_matter import measure_inputs
 from conformance.tools.new_family.making import make
-from conformance.tools.new_family.report import Adopted
+from conformance.tools.new_family.report import Adopted, BatchInput
 from conformance.tools.new_family.source import Source
 
 SMOKE = ("repeat", "batch_of_one")
@@ -94,3 +97,35 @@ def _ladder_results(session: Session, family: Family, *, ladder: bool) -> Iterat
             if ladder or scenario.name in SMOKE:
                 case = CaseId(engine.name, family.name, scenario.name, "float32", 0)
                 yield judge.diagnosed(case, judge.judged(case, session.run(case)))
+
+
+def measure_inputs(session: Session, results: Sequence[CaseResult]) -> tuple[BatchInput, ...]:
+    """Measure each input: change it in the good cases among these results and rerun them."""
+    scenarios = session.registry.scenarios
+    good = [r for r in results if r.verdict.good and not scenarios[r.scenario].oracle_only]
+    return tuple(_measured(session, name, good) for name in INPUTS) if good else ()
+
+
+def _measured(session: Session, name: str, results: Sequence[CaseResult]) -> BatchInput:
+    given, read = False, 0
+    for result in results:
+        seen = Seen()
+        noticed = _noticed(session, CaseId.parse(result.case), name, seen)
+        given, read = given or seen.given > 0, read + (seen.changed > 0)
+        if seen.changed and noticed:
+            return BatchInput(name, result.scenario, read=read)
+        if seen.calls and not given:
+            break  # other rungs have the same kinds of caches
+    return BatchInput(name, given=given, read=read)
+
+
+def _noticed(session: Session, case: CaseId, name: str, seen: Seen) -> bool:
+    """Whether a check reports a finding in the case with the input changed."""
+    subject = session.subject(case)
+    decoder = subject.library.decoder(subject.model)
+    result = session.run(
+        case,
+        around=lambda _: altered(decoder, name, seen),
+        until=lambda found: any(not f.verdict.good for f in found),
+    )
+    return not result.verdict.good

@@ -64,7 +64,10 @@ def changes(columns: Sequence[tuple[str, Sequence[CacheOutcome]]]) -> list[str]:
             seen = [(name, method in one.methods) for name, one in there]
             lines += _line(f"{cls} {method}", seen, "is there")
         for which in _all([d.signature for d in one.differences] for _, one in there):
-            shown = [(name, _difference(one, which)) for name, one in there]
+            shown = [
+                (name, next((d for d in one.differences if d.signature == which), None))
+                for name, one in there
+            ]
             example = next(d for _, d in shown if d is not None)
             seen = [(name, d is not None) for name, d in shown]
             what = f"{cls} after {', '.join(example.steps)}"
@@ -75,10 +78,6 @@ def changes(columns: Sequence[tuple[str, Sequence[CacheOutcome]]]) -> list[str]:
 
 def _all(each: Iterable[Sequence[str]]) -> list[str]:
     return sorted({name for names in each for name in names})
-
-
-def _difference(outcome: CacheOutcome, signature: str) -> Difference | None:
-    return next((d for d in outcome.differences if d.signature == signature), None)
 
 
 def _line(what: str, seen: Sequence[tuple[str, bool]], word: str) -> list[str]:

@@ -77,7 +77,8 @@ def prepare(
             try:
                 folder = _made(release, pins, cache)
             except ReleaseError as error:
-                refused.append(f"with {_text(pins)} of {origin}: {error}")
+                pinned = ", ".join(f"{name} {version}" for name, version in pins.items())
+                refused.append(f"with {pinned} of {origin}: {error}")
                 continue
             named = {lib.replace("-", "_") for lib in LIBRARIES if lib in pins}
             servers = {f"{release.engine}_server"} if server else set()
@@ -91,10 +92,6 @@ def prepare(
         f"cannot be installed {'; '.join(refused)} (choose others by "
         f"--pin {release.library}=={release.version}:NAME==VERSION)"
     )
-
-
-def _text(pins: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in pins.items())
 
 
 def _made(release: Release, pins: Mapping[str, str], cache: Path) -> Path:
@@ -128,3 +125,53 @@ def _alone(lock: Path) -> Iterator[None]:
             yield
         finally:
             lock.unlink(missing_ok=True)
+
+
+_OURS = (*(f"{library}-" for library in LIBRARIES), "package-", "solved-", MAKING)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An environment, a copy of this project, or a stored result of the resolver.
+
+    Attributes:
+        size: bytes on disk; files that ``uv`` shares between environments count in each.
+    """
+
+    path: Path
+    size: int
+
+
+def kept(cache: Path) -> tuple[Kept, ...]:
+    """The entries that this command has put into a folder, by name; other files are ignored.
+
+    Raises:
+        ReleaseError: the folder cannot be read.
+    """
+    try:
+        paths = sorted(cache.iterdir()) if cache.is_dir() else []
+        return tuple(Kept(p, _size(p)) for p in paths if p.name.startswith(_OURS))
+    except OSError as error:
+        raise ReleaseError(f"{cache}: cannot be read: {error.strerror}") from error
+
+
+def remove(entries: tuple[Kept, ...]) -> None:
+    """Delete the entries.
+
+    Raises:
+        ReleaseError: an entry cannot be deleted.
+    """
+    for entry in entries:
+        try:
+            if entry.path.is_dir() and not entry.path.is_symlink():
+                shutil.rmtree(entry.path)
+            else:
+                entry.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise ReleaseError(f"{entry.path}: cannot be removed: {error.strerror}") from error
+
+
+def _size(path: Path) -> int:
+    """The size of all files below a path, or of a single file; links are not followed."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.lstat().st_blocks * 512 for file in files)

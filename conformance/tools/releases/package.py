@@ -53,7 +53,10 @@ def unpack(folder: Path, plugins: Collection[str]) -> Path:
         return target
     making = Path(tempfile.mkdtemp(prefix="making-", dir=folder))
     try:
-        _copy(source, making / conformance.__name__)
+        # All files, including those of linked folders: known defects and kept schedules.
+        # Not `ignore_dangling_symlinks`: it considers relative links dangling unless this process
+        # happens to be in their folder.
+        shutil.copytree(source, making / conformance.__name__, ignore=_UNWANTED)
         _write_metadata(making / f"mlx_conformance-{conformance.__version__}.dist-info", plugins)
         put(making, target)
     finally:
@@ -72,15 +75,6 @@ def put(making: Path, target: Path) -> None:
     except OSError:
         if not target.is_dir():
             raise
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy all files, including those of linked folders: known defects and kept schedules.
-
-    ``ignore_dangling_symlinks`` is not used: it considers relative links dangling unless this
-    process happens to be in their folder.
-    """
-    shutil.copytree(source, target, ignore=_UNWANTED)
 
 
 def _write_metadata(folder: Path, plugins: Collection[str]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from conformance.core.before_after import compared
 from conformance.core.verdict import CaseResult
 from conformance.report.cost_table import moved_costs
 from conformance.report.history import MENDED, History, State, histories
@@ -83,12 +84,10 @@ def _next(columns: Sequence[Column]) -> Iterator[tuple[CaseResult, CaseResult, s
     """Each result with the result of the previous release that ran the case."""
     last: dict[str, tuple[str, CaseResult]] = {}
     for column in columns:
-        version = column.release.version
-        for result in column.results:
-            if result.case in last:
-                before, old = last[result.case]
-                yield old, result, f"from {before} to {version}"
-            last[result.case] = (version, result)
+        now = {result.case: (column.release.version, result) for result in column.results}
+        for (before, old), (version, new) in compared(last, now).both.values():
+            yield old, new, f"from {before} to {version}"
+        last |= now
 
 
 def _cell(found: Iterable[History], family: str, index: int) -> str:
@@ -106,28 +105,27 @@ def _cell(found: Iterable[History], family: str, index: int) -> str:
 
 def _changes(found: Iterable[History]) -> list[str]:
     """One line for each scenario of a family and each history."""
-    groups: dict[tuple[str, str, str], list[History]] = {}
-    for history in found:
-        engine = history.case.partition("/")[0]
-        key = (f"{engine}/{history.family}", history.scenario, history.shape)
-        groups.setdefault(key, []).append(history)
     return [
-        f"{family} {scenario}{_named(group)}: {shape} - {_short(group[0].example)}"
-        for (family, scenario, shape), group in sorted(groups.items(), key=lambda item: item[0])
+        f"{line} - {_short(group[0].example)}" for line, group in _grouped(found, lambda h: h.shape)
     ]
 
 
 def _unlike(found: Iterable[History]) -> list[str]:
     """One line for each scenario of a family and each way in which its releases differ."""
+    return [line for line, _ in _grouped(found, lambda h: h.signatures)]
+
+
+def _grouped(
+    found: Iterable[History], said: Callable[[History], str]
+) -> Iterator[tuple[str, list[History]]]:
+    """A line for the histories of a scenario of a family with the same text, and these."""
     groups: dict[tuple[str, str, str], list[History]] = {}
     for history in found:
         engine = history.case.partition("/")[0]
-        key = (f"{engine}/{history.family}", history.scenario, history.signatures)
+        key = (f"{engine}/{history.family}", history.scenario, said(history))
         groups.setdefault(key, []).append(history)
-    return [
-        f"{family} {scenario}{_named(group)}: {seen}"
-        for (family, scenario, seen), group in sorted(groups.items(), key=lambda item: item[0])
-    ]
+    for (family, scenario, text), group in sorted(groups.items(), key=lambda item: item[0]):
+        yield f"{family} {scenario}{_named(group)}: {text}", group
 
 
 def _named(group: Sequence[History]) -> str:

@@ -44,7 +44,7 @@ def joined_of(
             raise NoScriptError(f"{case}: {message}", Reason.PROCESSOR)
         given = {k: v for k, v in made.items() if k not in ("input_ids", "attention_mask")}
         parts = [separate[name] for name in names]
-        padded = [k for k, v in given.items() if _shape(v) == ids.shape]
+        padded = [k for k, v in given.items() if isinstance(v, np.ndarray) and v.shape == ids.shape]
         for name, value in given.items():
             width = ids.shape[1] if name in padded else 0
             if not _same(value, [part[name] for part in parts if name in part], width):
@@ -54,10 +54,6 @@ def joined_of(
         right = bool((mask[:, 0] > 0).all() and (mask == 0).any())
         found.append(Joined(names, pad, right, tuple(given), tuple(padded)))
     return tuple(found)
-
-
-def _shape(value: Any) -> tuple[int, ...]:
-    return value.shape if isinstance(value, np.ndarray) else ()
 
 
 def _same(value: Any, parts: list[Any], width: int) -> bool:

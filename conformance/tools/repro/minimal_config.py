@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -13,6 +12,7 @@ from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.core.model_outline import Outline
+from conformance.scenarios.minimizing import fewest
 from conformance.tools.repro.found import FieldPath
 
 # These are always kept: they define the model.
@@ -24,18 +24,18 @@ def defaults(library: Library, family: Family) -> tuple[FieldPath, ...]:
 
     The outline has every setting, so a model without these fields computes the same.
     """
-    config: dict[str, Any] = json.loads(json.dumps(family.config))
-    found: list[FieldPath] = []
+    paths = list(_paths(family.config))
     try:
         whole = library.outline(family)
     except ConformanceError:
         return ()
-    for path in list(_paths(config)):
-        smaller = _without(config, path)
-        if _same(library, msgspec.structs.replace(family, config=smaller), whole):
-            config = smaller
-            found.append(path)
-    return tuple(found)
+
+    def same(kept: Sequence[FieldPath]) -> bool:
+        config = minimal_config(family.config, (path for path in paths if path not in kept))
+        return _same(library, msgspec.structs.replace(family, config=config), whole)
+
+    needed = fewest(paths, same, at_once=1)
+    return tuple(path for path in paths if path not in needed)
 
 
 def minimal_config(config: Mapping[str, Any], paths: Iterable[FieldPath]) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def _texts(outline: Outline) -> list[str]:
     return [repr(sorted(settings.items(), key=str)) for settings in outline.settings]
 
 
-def _paths(config: dict[str, Any], above: FieldPath = ()) -> Iterator[FieldPath]:
+def _paths(config: Mapping[str, Any], above: FieldPath = ()) -> Iterator[FieldPath]:
     for name, value in config.items():
         if isinstance(value, dict):
             yield from _paths(value, (*above, name))

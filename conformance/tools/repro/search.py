@@ -26,10 +26,10 @@ from conformance.run.judging.judge import brief_for
 from conformance.run.runner import step_bound
 from conformance.run.session import Session
 from conformance.scenarios import Scenario
+from conformance.scenarios.smaller_schedules import smallest
 from conformance.tools.repro.found import Found, Reduction, Symptom
 from conformance.tools.repro.joint import Together, joined_of
 from conformance.tools.repro.minimal_config import defaults, minimal_config
-from conformance.tools.repro.minimal_schedule import smallest
 from conformance.tools.repro.observing import Observed, observe
 from conformance.tools.repro.refusing import Reason, refuse_case
 from conformance.tools.repro.steps import last_step
@@ -78,7 +78,7 @@ def find(
     if not fails(schedule):
         message = f"{schedule.name} fails, but not when its events happen at step numbers"
         raise NoScriptError(f"{case}: {message}", Reason.STEPS)
-    small, _ = smallest(schedule, fails, seconds=seconds)
+    small = smallest(schedule, fails, seconds=seconds).value
     seen = observed_in(small)
     if seen is not None:
         symptom = seen[0]

@@ -21,6 +21,7 @@ from conformance.core.errors import Unsupported
 from conformance.core.failures import says_unsupported
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import FinishReason, StepOutput, TokenEvent
+from conformance.core.unavailable import error_text
 
 # A run has stalled after this many steps without a token or a piece of prompt.
 _IDLE_STEPS = 8
@@ -219,9 +220,8 @@ def _called(kind: type[Engine], what: str, call: Any) -> Any:
         if says_unsupported(error):
             raise Unsupported(" ".join(str(error).split())) from error
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        message = " ".join(f"{type(error).__name__}: {error}".split())
         place = f"{'/'.join(Path(frame.filename).parts[-3:])}:{frame.lineno}"
-        text = f"{what} raised {message} [{place}]"
+        text = f"{what} raised {error_text(error)} [{place}]"
         # If the last frame is the call here, the adapter lacks the method or its signature differs.
         own = frame.filename == __file__ or _is_adapter(kind, frame.filename)
         raise (Broken if own else Wrong)(text) from error

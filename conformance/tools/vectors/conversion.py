@@ -1,17 +1,65 @@
-"""Converts a run of an external engine to a trace, record by record, without judging it."""
+"""Converts a run of an external engine to what checks judge: records in, ``Play`` out.
+
+A golden and a trace each list only their most likely tokens. A token that one side does not list is
+at most as likely as the least likely one that it lists. If only one side lists a token, the other
+gets the nearest value that this bound allows, so that only differences beyond it count. A token
+that neither side lists is minus infinity on both, which is no difference.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from conformance.checks import Play
 from conformance.core.errors import VectorsError
-from conformance.core.schedule import Arrival, Removal, Schedule, Stage, Trigger
-from conformance.core.trace import Failure, Mode, Step, StepOutput, TokenEvent, Trace
+from conformance.core.numerics import Envelope
+from conformance.core.schedule import Arrival, Removal, Request, Schedule, Stage, Trigger
+from conformance.core.trace import Failure, Mode, Step, StepOutput, Stream, TokenEvent, Trace
+from conformance.reference.oracle import cut
+from conformance.tools.golden.format import Recorded
+from conformance.tools.vectors.contents import Exported
 from conformance.tools.vectors.parsing import Run
 from conformance.tools.vectors.records import Arrived, End, Error, Finish, Removed, Token
+
+Shown = Sequence[tuple[int, float | None]]
+
+
+def row(shown: Shown, vocab: int) -> np.ndarray:
+    """Logprobs float32 ``[vocab]``: minus infinity if not listed; ``None`` becomes NaN."""
+    table = np.full(vocab, -np.inf, np.float32)
+    for token, value in shown:
+        table[token] = math.nan if value is None else value
+    return table
+
+
+def row_pair(want: Shown, got: Shown, vocab: int) -> tuple[np.ndarray, np.ndarray]:
+    """One step's logprobs in the golden and in the trace.
+
+    Shapes:
+        both results float32 ``[vocab]``, like ``row``, except for tokens that only one side lists.
+    """
+    theirs, mine = row(want, vocab), row(got, vocab)
+    in_theirs, in_mine = np.zeros(vocab, bool), np.zeros(vocab, bool)
+    in_theirs[[token for token, _ in want]] = True
+    in_mine[[token for token, _ in got]] = True
+    least = [_least(theirs), _least(mine)]
+    only_theirs, only_mine = in_theirs & ~in_mine, in_mine & ~in_theirs
+    pair = theirs.copy(), mine.copy()
+    pair[0][only_mine] = np.fmin(mine[only_mine], least[0])
+    pair[1][only_theirs] = np.fmin(theirs[only_theirs], least[1])
+    return pair
+
+
+def _least(table: np.ndarray) -> float:
+    """The least finite logprob; infinity if there is none, since then there is no bound."""
+    finite = table[np.isfinite(table)]
+    return float(finite.min()) if finite.size else math.inf
+
 
 # Logprobs [vocab] of a request's output token.
 Rows = Mapping[tuple[str, int], np.ndarray]
@@ -168,3 +216,71 @@ def _described(item: Arrival | Removal) -> str:
     when = item.when
     moment = f"when {when.request_id} is in {when.stage} with {when.count} done"
     return f"{'arrival' if arrival else 'removal'} of {', '.join(names)} ({moment})"
+
+
+def play_of(run: Run, exported: Exported, golden: Mapping[str, Recorded], vocab: int) -> Play:
+    """The run as it is judged, with the goldens of its schedule as the expected output.
+
+    Args:
+        golden: of the family, by id.
+        vocab: number of token ids.
+
+    Raises:
+        VectorsError: the run has requests that its schedule lacks, or tokens before the arrival;
+            names file and line.
+    """
+    recorded = {name: golden[key] for name, key in exported.golden.items()}
+    tables = _tables(run, recorded, vocab)
+    got = {key: mine for key, (_, mine) in tables.items()}
+    trace = trace_of(run, exported.schedule, got)
+    want = {
+        request.request_id: _want(request, recorded[request.request_id], tables, vocab)
+        for request in exported.schedule.requests
+    }
+    noise = {name: _envelope(item) for name, item in recorded.items()}
+    shows = any(isinstance(i.record, Token) and i.record.top is not None for i in run.lines)
+    return Play(
+        exported.schedule,
+        (trace,),
+        want,
+        floor=noise.__getitem__,
+        envelope=noise.__getitem__,
+        wider=lambda name: [functools.partial(noise.__getitem__, name)],
+        full_logprobs=shows,
+        staged=False,
+    )
+
+
+# For each request and step: the golden's logprobs and the trace's, [vocab] each.
+_Tables = dict[tuple[str, int], tuple[np.ndarray, np.ndarray]]
+
+
+def _tables(run: Run, recorded: Mapping[str, Recorded], vocab: int) -> _Tables:
+    tables: _Tables = {}
+    for line in run.lines:
+        token = line.record
+        if not isinstance(token, Token) or token.top is None:
+            continue
+        beyond = [token_id for token_id, _ in token.top if token_id >= vocab]
+        if beyond:
+            raise VectorsError(
+                f"{line.where}: field 'top' has token {beyond[0]}, the vocabulary has {vocab}"
+            )
+        one = recorded.get(token.request_id)
+        # Tokens after the golden's end are wrong, whatever their logprobs are.
+        want = one.top[token.step] if one is not None and token.step < len(one.top) else token.top
+        tables[token.request_id, token.step] = row_pair(want, token.top, vocab)
+    return tables
+
+
+def _want(request: Request, recorded: Recorded, tables: _Tables, vocab: int) -> Stream:
+    rows = []
+    for step, top in enumerate(recorded.top):
+        pair = tables.get((request.request_id, step))
+        rows.append(pair[0] if pair is not None else row(top, vocab))
+    return cut(Stream(recorded.tokens, np.stack(rows)), request)
+
+
+def _envelope(recorded: Recorded) -> Envelope:
+    noise = np.array(recorded.noise, np.float32)
+    return Envelope(noise, noise, float(noise.min()))

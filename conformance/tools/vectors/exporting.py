@@ -148,7 +148,10 @@ def _export_family(session: Session, cases: Sequence[CaseId], folder: Path) -> F
         vocab_size=subject.family.vocab_size,
         scenarios=tuple(scenarios),
         left_out=tuple(left_out),
-        files={path.relative_to(folder).as_posix(): _sha256(path) for path in files},
+        files={
+            path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in files
+        },
     )
 
 
@@ -217,10 +220,6 @@ def _recipe(family: Family) -> str:
     """SHA-256 of all that determines the model and its prompts, without the path of its file."""
     plain = msgspec.structs.replace(family, path="")
     return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _counted(family: FamilyVectors) -> str:

@@ -21,7 +21,7 @@ from conformance.run.judging.judge import Numbers, Outcome, figures_of, worst, w
 from conformance.run.judging.picturing import picture_of
 from conformance.run.judging.summing import result_of
 from conformance.run.judging.witnessed import missed
-from conformance.tools.vectors.foreign_play import play_of
+from conformance.tools.vectors.conversion import play_of
 from conformance.tools.vectors.parsing import Run, read_trace
 from conformance.tools.vectors.reading import Vectors
 

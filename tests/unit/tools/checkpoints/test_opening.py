@@ -4,7 +4,7 @@ import runpy
 
 import pytest
 
-from conformance.core.errors import CheckpointError, ConformanceError, ModelError, Unsupported
+from conformance.core.errors import CheckpointError, ModelError, Unsupported
 from conformance.scenarios.scenario import Brief
 from conformance.tools.checkpoints import preflight
 from conformance.tools.checkpoints.given import Given
@@ -87,12 +87,6 @@ def test_a_missing_tokenizer_is_reported(opened, folder):
         opened()
 
 
-def test_a_tokenizer_that_can_t_be_loaded_is_reported(opened, library):
-    library.garbled = ModelError("no merges")
-    with pytest.raises(CheckpointError, match="its tokenizer can't be loaded: no merges"):
-        opened()
-
-
 def test_a_tokenizer_of_another_model_is_reported(opened, change):
     change(vocab_size=7)
     with pytest.raises(CheckpointError, match=r"and 'vocab_size' in config.json is 7"):
@@ -142,14 +136,3 @@ def test_a_library_that_runs_code_of_the_folder_all_the_same_is_stopped(opened, 
     assert not mark.exists()
     opened(trusted=True)
     assert mark.exists()
-
-
-def test_a_tokenizer_that_is_code_is_reported_in_a_sentence(opened, library):
-    library.garbled = ModelError("to run custom code,\npass `trust_remote_code=True`")
-    with pytest.raises(CheckpointError, match="it is Python code of the folder; --trust-remote"):
-        opened()
-
-
-def test_an_unknown_engine_is_reported(registry, folder):
-    with pytest.raises(ConformanceError, match="no engine matches 'left'"):
-        open_checkpoint(registry, Given(folder), ("left",))

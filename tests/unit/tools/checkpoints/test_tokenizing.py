@@ -1,5 +1,6 @@
 """A tokenizer that ends its process is blamed on its file."""
 
+import json
 import os
 import time
 
@@ -8,7 +9,7 @@ import pytest
 from conformance.core import guarded_call
 from conformance.core.errors import CheckpointError, ModelError, Unsupported
 from conformance.tools.checkpoints import tokenizing
-from conformance.tools.checkpoints.tokenizing import encoded
+from conformance.tools.checkpoints.tokenizing import check_tokenizer, encoded
 
 
 class PanicException(BaseException):
@@ -32,19 +33,16 @@ def test_a_library_that_only_this_process_has_is_called_here(library, folder, mo
     assert encoded(library, folder, ("a",), trusted=False) == ((os.getpid(),),)
 
 
-def test_one_that_aborts_is_blamed(library, folder):
-    library.tokenize = lambda folder, texts, trusted: os.abort()
-    with pytest.raises(
-        CheckpointError, match=r"tokenizer\.json: can't be used: .+ ends its process by signal SIGA"
-    ):
-        encoded(library, folder, ("a",), trusted=False)
-
-
-def test_one_that_panics_is_blamed(library, folder):
-    library.tokenize = fails(PanicException("no\nsuch token"))
-    with pytest.raises(
-        CheckpointError, match=r"tokenizer\.json: .+ ends in PanicException: no such token; take"
-    ):
+@pytest.mark.parametrize(
+    ("tokenize", "what"),
+    [
+        (lambda folder, texts, trusted: os.abort(), "ends its process by signal SIGA"),
+        (fails(PanicException("no\nsuch token")), "ends in PanicException: no such token; take"),
+    ],
+)
+def test_one_that_aborts_or_panics_is_blamed(library, folder, tokenize, what):
+    library.tokenize = tokenize
+    with pytest.raises(CheckpointError, match=rf"tokenizer\.json: can't be used: .+ {what}"):
         encoded(library, folder, ("a",), trusted=False)
 
 
@@ -69,3 +67,22 @@ def test_the_first_file_of_a_tokenizer_is_to_blame(library, folder):
     library.tokenize = lambda folder, texts, trusted: os.abort()
     with pytest.raises(CheckpointError, match=r"vocab\.txt: can't be used"):
         encoded(library, folder, ("a",), trusted=False)
+
+
+def tokenizer(*replacements):
+    parts = [
+        {"type": "Replace", "pattern": {"String": old}, "content": new} for old, new in replacements
+    ]
+    return json.dumps({"normalizer": {"type": "Sequence", "normalizers": parts}})
+
+
+def test_a_bomb_of_replacements_is_blamed_on_its_file(tmp_path):
+    (tmp_path / "tokenizer.json").write_text(tokenizer(*[("a", "a" * 10)] * 12))
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: its replacements make a text"):
+        check_tokenizer(tmp_path)
+
+
+def test_a_replacement_as_real_ones_have_it_is_right(tmp_path):
+    check_tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(tokenizer((" ", "\u2581"), ("``", '"'), ("a", "aa")))
+    check_tokenizer(tmp_path)

@@ -3,9 +3,9 @@
 import pytest
 
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Request, Stage, Trigger
+from conformance.core.schedule import Continuation, Request, Stage, Trigger
 from conformance.core.verdict import Verdict
-from conformance.tools.explore.driving import Drive
+from conformance.tools.explore.driving import Drive, replay
 
 
 @pytest.fixture
@@ -84,6 +84,24 @@ def test_a_broken_promise_is_reported(drive, name):
     assert at_work.broken.verdict is verdict
     assert words in at_work.broken.what
     assert at_work.over
+    assert replay(at_work._player, at_work.schedule) == at_work.broken
+
+
+def test_calls_that_break_nothing_break_nothing_again(drive):
+    at_work = drive()
+    at_work.insert([ask(at_work, "a", max_tokens=6)])
+    for _ in range(3):
+        at_work.step()
+    at_work.insert([ask(at_work, "b", continues=Continuation("a", 1))])
+    at_work.remove("a")
+    at_work.insert([ask(at_work, "c")])
+    assert replay(at_work._player, at_work.schedule) is None
+
+
+def test_a_cache_that_is_not_there_when_a_program_is_made_again_shows_nothing(drive):
+    at_work = drive("CrashesOnJoin")
+    at_work.insert([ask(at_work, "a"), ask(at_work, "b", continues=Continuation("a"))])
+    assert replay(at_work._player, at_work.schedule) is None
 
 
 def test_other_tokens_make_it_suspect_and_are_left_to_the_checks(drive):

@@ -23,12 +23,6 @@ WRONG = {
 }
 
 
-@pytest.fixture(autouse=True)
-def shrinking_in_a_hurry(monkeypatch):
-    """Without Hypothesis's part, which depends on the machine's speed: our own pass does it all."""
-    monkeypatch.setattr(hunting, "HYPOTHESIS_SECONDS", 0)
-
-
 def test_a_right_engine_is_not_accused(registry, unit):
     found = explore(registry, unit(examples=160))
     assert found.discoveries == ()
@@ -97,6 +91,8 @@ def test_the_machine_finds_too(registry, unit, monkeypatch):
     found = explore(registry, unit("YieldsForAStranger", examples=40)).discoveries[0]
     assert found.maker is Maker.MACHINE
     assert found.verdict is Verdict.PROTOCOL
+    assert len(found.schedule.requests) == 2
+    assert len(found.schedule.removals) == 1
 
 
 def test_a_model_that_cannot_be_loaded_is_reported(registry, unit):

@@ -32,9 +32,6 @@ def test_the_same_holds():
     found = compare(LINE, run())
     assert found.holds
     assert str(found) == "request 'short': as the golden, up to rounding"
-
-
-def test_rounding_holds():
     assert compare(LINE, run(s1_t8=1.5e-6)).holds
 
 

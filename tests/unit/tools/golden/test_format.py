@@ -1,12 +1,25 @@
-"""Golden files as text: what is written is read back, what is damaged is reported."""
+"""Golden files: written whole or not at all, read back, and what is damaged is reported."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from miniatures.goldens import golden, recorded
 
 from conformance.core.errors import GoldenError
-from conformance.tools.golden.format import digest, load_golden, parse_golden, to_text
+from conformance.tools.golden.format import (
+    Verification,
+    digest,
+    load_golden,
+    parse_golden,
+    put_verified,
+    to_text,
+    write_whole,
+)
 
 GOLDEN = golden(recorded(), recorded(name="long", tokens=(5, 6)))
 TEXT = to_text(GOLDEN)
@@ -22,17 +35,11 @@ def test_each_request_is_one_line():
     assert all(line.startswith('  {"request":') for line in lines)
 
 
-def test_equal_goldens_have_equal_text():
-    assert to_text(golden(recorded(), recorded(name="long", tokens=(5, 6)))) == TEXT
-
-
 @pytest.mark.parametrize(
     ("spoilt", "sentence"),
     [
-        (TEXT[: len(TEXT) // 2], "calm.json: not JSON, line"),
         ("[]", "calm.json: field 'format' is None, this release reads 1"),
         (TEXT.replace('"format": 1', '"format": 2'), "field 'format' is 2"),
-        (TEXT.replace('"abacus"', '"slide rule"'), "field 'digest' does not fit the content"),
         (TEXT.replace("-2.0", "-2.5", 1), "field 'digest' does not fit the content"),
         (TEXT.replace('"seed": 0', '"seed": "0"'), r"Expected `int`, got `str`.*seed"),
         (TEXT.replace('"device"', '"devise"'), "provenance"),
@@ -60,7 +67,58 @@ def test_the_digest_covers_the_whole_content():
     assert digest(golden(recorded(), device="slide rule")) != digest(golden(recorded()))
 
 
-def test_a_file_that_is_no_text_is_reported(tmp_path):
-    (tmp_path / "calm.json").write_bytes(b"\xff\xfe")
-    with pytest.raises(GoldenError, match="not UTF-8"):
-        load_golden(tmp_path / "calm.json")
+PROOF = Verification("transformers 5.0", 2e-6, 2)
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "toy" / "calm.json"
+    write_whole(path, to_text(GOLDEN))
+    return path
+
+
+def test_what_was_verified_is_noted_and_all_else_stays(path):
+    put_verified(path, PROOF)
+    assert load_golden(path) == golden(*GOLDEN.requests, verified=PROOF)
+
+
+def test_a_golden_that_is_not_there_cannot_be_verified(tmp_path):
+    with pytest.raises(GoldenError, match=r"calm\.json: can't be read"):
+        put_verified(tmp_path / "calm.json", PROOF)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_text_that_is_no_golden_is_not_written(path):
+    before = path.read_bytes()
+    with pytest.raises(GoldenError, match="digest"):
+        write_whole(path, to_text(GOLDEN).replace("abacus", "slide rule"))
+    assert path.read_bytes() == before
+
+
+def test_a_failure_in_the_middle_leaves_the_old_file_and_no_other(path, monkeypatch):
+    before = path.read_bytes()
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(GoldenError, match=r"calm\.json: cannot write the golden: No space left"):
+        put_verified(path, PROOF)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def fails(*_):
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
+def test_a_process_that_is_killed_in_the_middle_leaves_the_old_file_whole(path):
+    before = path.read_bytes()
+    program = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from conformance.tools.golden.format import Verification, put_verified\n"
+        "os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "put_verified(Path(sys.argv[1]), Verification('x', 0.0, 1))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert path.read_bytes() == before
+    assert load_golden(path) == GOLDEN

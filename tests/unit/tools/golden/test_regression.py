@@ -1,12 +1,13 @@
 """The three comparisons: each fails for what it is about, and for nothing else."""
 
 import contextlib
+import itertools
 
 import msgspec
 import numpy as np
 import pytest
 from miniatures import wrong
-from miniatures.goldens import SensitiveLibrary, staged
+from miniatures.goldens import SensitiveLibrary, recorded, staged
 from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 
@@ -14,10 +15,17 @@ from conformance.checks.expectations import Defect, Expectations, Refusal
 from conformance.core.engine import Capability
 from conformance.core.errors import GoldenError
 from conformance.core.schedule import Request
-from conformance.core.trace import TokenEvent
+from conformance.core.trace import Stream, TokenEvent
 from conformance.core.verdict import Verdict
-from conformance.tools.golden.difference import HOLDS, Part, in_short
-from conformance.tools.golden.regression import differences
+from conformance.tools.golden.regression import (
+    HOLDS,
+    Difference,
+    Line,
+    Part,
+    _by_tokens,
+    differences,
+    in_short,
+)
 
 
 @pytest.fixture(scope="module")
@@ -304,3 +312,60 @@ def test_the_rounding_of_encoders_explains_a_golden_of_another_device_alone(gold
     assert of_single(compare(elsewhere, library=EncodesOtherwise)) == []
     assert EncodesOtherwise.seen
     assert "image" in of_single(compare(elsewhere, library=Heavier))
+
+
+def test_each_combination_has_a_meaning_of_its_own():
+    runs = (Part.SINGLE, Part.GOLDEN, Part.BATCH)
+    said = [
+        in_short([Difference(part, "short", "") for part in parts])
+        for count in range(4)
+        for parts in itertools.combinations(runs, count)
+    ]
+    assert said[0] == HOLDS
+    assert len(set(said)) == len(said) == 8
+
+
+@pytest.mark.parametrize("part", list(Part))
+def test_nothing_but_nothing_holds(part):
+    assert in_short([Difference(part, "short", "")]) != HOLDS
+
+
+def test_a_difference_names_its_batch_and_its_entries():
+    alone = Difference(Part.SINGLE, "short", "request 'short': off")
+    assert str(alone) == "single stream against golden: request 'short': off"
+    batched = Difference(
+        Part.GOLDEN, "short", "off", engine="toy", schedule="ragged", known=("a", "b")
+    )
+    assert str(batched) == "batched against golden (toy, batch ragged): off [known: a, b]"
+
+
+GOLDEN = recorded(tokens=(3, 4), margins=(0.5, 0.25), noise=(1e-6, 1e-6))
+VOCAB, SHIFT = 40_000, 1e-3
+
+
+def rows(shift):
+    table = np.full((2, VOCAB), -20.0, np.float32)
+    for row, step in zip(table, GOLDEN.top, strict=True):
+        for token, value in step:
+            row[token] = value
+    return table + np.float32(shift)
+
+
+def line(*, elsewhere):
+    return Line(GOLDEN, Stream(GOLDEN.tokens, rows(SHIFT)), (), elsewhere=elsewhere)
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_shift_of_the_single_stream_holds_on_another_device_alone(elsewhere):
+    assert line(elsewhere=elsewhere).settle(rows(SHIFT)).holds == elsewhere
+
+
+def test_a_batch_that_is_shifted_by_more_than_the_single_stream_holds_nowhere():
+    assert not line(elsewhere=True).settle(rows(SHIFT + 1e-4)).holds
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_so_do_the_logprobs_of_single_tokens(elsewhere):
+    own = np.take_along_axis(rows(SHIFT), np.array(GOLDEN.tokens)[:, None], axis=-1)[:, 0]
+    found = list(_by_tokens(line(elsewhere=elsewhere), Stream(GOLDEN.tokens, None, own)))
+    assert (found == []) == elsewhere

@@ -9,8 +9,7 @@ from miniatures.library import family
 
 from conformance.core.errors import GoldenError, ModelError, Unsupported
 from conformance.tools.golden.changes import Kind
-from conformance.tools.golden.files import put_verified
-from conformance.tools.golden.format import Verification, load_golden, to_text
+from conformance.tools.golden.format import Verification, load_golden, put_verified, to_text
 from conformance.tools.golden.update import accept, propose
 
 FAMILY = family()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from conformance.core.errors import AdoptionError
-from conformance.tools.new_family.source import read_source
+from conformance.tools.new_family.source import model_beside, read_source
 
 MODULE = """
 from dataclasses import dataclass
@@ -71,8 +71,6 @@ def test_a_config_beside_a_module_goes_before_its_defaults(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.json", "{", "not JSON, line 1"),
-        ("x.json", "[1]", "must be a JSON object, is a list"),
         ("x.json", "{}", "has no 'model_type'"),
         ("x.json", {"model_type": "a", "conformance": {}}, "is a family file already"),
         ("x.json", {"model_type": "a", "model_file": "b.py"}, "model_file names b.py"),
@@ -99,13 +97,6 @@ def test_nothing_there_is_reported(tmp_path):
         read_source(tmp_path)
 
 
-def test_bytes_that_are_no_text_are_reported(tmp_path):
-    path = tmp_path / "x.json"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(AdoptionError, match="is not UTF-8 text"):
-        read_source(path)
-
-
 def test_a_tokenizer_whose_tokens_have_no_text_is_reported(tmp_path):
     write(tmp_path / "config.json", {"model_type": "a"})
     write(tmp_path / "tokenizer_config.json", {"added_tokens_decoder": {"7": "<image>"}})
@@ -122,3 +113,42 @@ def test_code_that_a_config_names_is_run_only_if_it_is_trusted(tmp_path):
         with pytest.raises(AdoptionError, match=r"asks for Python code to be run \(evil\.py\)"):
             read_source(given)
     assert read_source(path, trusted=True).model_file == tmp_path / "evil.py"
+
+
+MODEL = "raise SystemExit('run')\nclass Model: ...\nclass ModelArgs: ...\n"
+CONFIG = {"model_type": "novel"}
+
+
+@pytest.mark.parametrize("name", ["novel.py", "modeling_novel.py", "mine.py", "model.py"])
+def test_it_is_called_like_the_model_or_the_config(tmp_path, name):
+    (tmp_path / name).write_text(MODEL)
+    (tmp_path / "other.py").write_text(MODEL)
+    assert model_beside(tmp_path / "mine.json", CONFIG) == tmp_path / name
+
+
+def test_beside_a_config_json_any_name_will_do(tmp_path):
+    (tmp_path / "anything.py").write_text(MODEL)
+    assert model_beside(tmp_path / "config.json", CONFIG) == tmp_path / "anything.py"
+    assert model_beside(tmp_path / "mine.json", CONFIG) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["class Model: ...", "import torch\nclass NovelModel: ...", "class Model(", "", "\0"],
+)
+def test_what_has_no_model_of_mlx_lm_is_none(tmp_path, text):
+    (tmp_path / "modeling_novel.py").write_text(text)
+    assert model_beside(tmp_path / "config.json", CONFIG) is None
+
+
+def test_classes_that_are_imported_count(tmp_path):
+    text = "from mlx_lm.models.llama import ModelArgs\nclass Model: ...\n"
+    (tmp_path / "novel.py").write_text(text)
+    assert model_beside(tmp_path / "mine.json", CONFIG) == tmp_path / "novel.py"
+
+
+def test_of_several_one_must_be_named(tmp_path):
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text(MODEL)
+    with pytest.raises(AdoptionError, match=r"\(a\.py, b\.py\); name one in the config"):
+        model_beside(tmp_path / "config.json", CONFIG)

@@ -1,11 +1,14 @@
 """A foreign run as a trace: stages, ends, and moments at which things came and went."""
 
+import math
+
+import numpy as np
 import pytest
 
 from conformance.core.errors import VectorsError
 from conformance.core.schedule import Stage
 from conformance.core.trace import FinishReason, Mode
-from conformance.tools.vectors.conversion import trace_of
+from conformance.tools.vectors.conversion import row, row_pair, trace_of
 from conformance.tools.vectors.parsing import read_trace
 from conformance.tools.vectors.reading import Vectors
 
@@ -95,3 +98,48 @@ def test_a_removal_that_is_not_in_the_schedule(convert, plain):
 def test_arrivals_that_wait_for_nothing_may_have_a_record(convert, plain):
     plain.insert(1, {"record": "arrived", "request_ids": ["a", "b"]})
     assert convert(plain).missed == ()
+
+
+WANT = [(1, -0.5), (2, -1.5), (3, -2.5)]
+
+
+def apart(got):
+    """Largest difference of the two tables; NaN counts."""
+    theirs, mine = row_pair(WANT, got, 6)
+    with np.errstate(invalid="ignore"):
+        delta = np.abs(mine - theirs)
+    return float(np.where(theirs == mine, 0.0, delta).max())
+
+
+def test_a_row_holds_what_is_shown():
+    assert row([(1, -0.5), (3, None)], 4).tolist()[:2] == [-math.inf, -0.5]
+    assert math.isnan(row([(3, None)], 4)[3])
+
+
+@pytest.mark.parametrize(
+    ("got", "most"),
+    [
+        (WANT, 0),
+        (WANT[:1], 0),  # fewer tokens
+        ([*WANT, (4, -3.5), (5, -4.5)], 0),  # more tokens
+        *(([(i, value - 0.25 * (i == token)) for i, value in WANT], 0.25) for token in (1, 2, 3)),
+        # At most as likely as the least that is shown, and the golden says it is likelier.
+        ([(1, -0.5), (3, -2.5)], 1.0),
+        # The golden does not show it, so it is at most as likely as the golden's least.
+        ([*WANT, (4, -1.0)], 1.5),
+    ],
+)
+def test_only_what_the_shown_tokens_exclude_is_a_difference(got, most):
+    assert apart(got) == most
+
+
+@pytest.mark.parametrize("token", [1, 4])
+def test_nan_is_a_difference(token):
+    got = [pair for pair in WANT if pair[0] != token]
+    assert math.isnan(apart([*got, (token, None)]))
+
+
+def test_nan_alone_gives_no_bound():
+    theirs, mine = row_pair(WANT, [(1, None)], 6)
+    assert theirs.tolist() == row(WANT, 6).tolist()
+    assert mine[2:].tolist() == theirs[2:].tolist()

@@ -126,14 +126,32 @@ def protocol(result):
     return [finding.what for finding in result.evidence if finding.check == "protocol"]
 
 
-def test_a_lost_token(judged, plain):
-    del plain[5]
-    assert protocol(judged(plain)) == ["wrong number of tokens"]
+def without(*indices):
+    return lambda run: [line for index, line in enumerate(run) if index not in indices]
 
 
-def test_a_token_too_many(judged, plain):
-    plain.insert(7, {**plain[5], "step": 3})
-    assert protocol(judged(plain)) == ["wrong number of tokens"]
+def inserted(at, **change):
+    return lambda run: [*run[:at], {**run[5], **change}, *run[at:]]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (without(5), ["wrong number of tokens"]),
+        (inserted(7, step=3), ["wrong number of tokens"]),
+        (without(7), ["wrong finish reason"]),
+        (lambda run: [*run[:7], {**run[7], "reason": "stop"}, *run[8:]], ["wrong finish reason"]),
+        (lambda run: [run[0], run[-1]], ["wrong finish reason"] * 2),
+        (inserted(1, request_id="z", step=0), ["a token for z in step 0"]),
+        (lambda run: [*run[:4], *without_top(run[4:5]), *run[5:]], ["events without logprobs"]),
+        (
+            lambda run: forced([*run[:3], {**run[3], "token": 1}, *run[4:]]),
+            ["tokens other than fed"],
+        ),
+    ],
+)
+def test_a_run_against_the_protocol(judged, plain, change, said):
+    assert protocol(judged(change(plain))) == said
 
 
 def test_a_token_after_the_end(judged, plain):
@@ -141,38 +159,9 @@ def test_a_token_after_the_end(judged, plain):
     assert "a token after its finish, in step 6" in protocol(judged(plain))
 
 
-def test_no_end(judged, plain):
-    del plain[7]
-    assert protocol(judged(plain)) == ["wrong finish reason"]
-
-
-def test_a_wrong_end(judged, plain):
-    plain[7]["reason"] = "stop"
-    assert protocol(judged(plain)) == ["wrong finish reason"]
-
-
-def test_a_run_without_tokens(judged, plain):
-    assert protocol(judged([plain[0], plain[-1]])) == ["wrong finish reason"] * 2
-
-
-def test_a_token_of_nobody(judged, plain):
-    plain.insert(1, {**plain[1], "request_id": "z"})
-    assert protocol(judged(plain)) == ["a token for z in step 0"]
-
-
 def test_a_token_after_the_removal(judged, moving):
     moving.insert(5, {**moving[2], "step": 1, "token": 9})
     assert "a token after its removal, in step 3" in protocol(judged(moving))
-
-
-def test_numbers_with_some_tokens_only(judged, plain):
-    del plain[4]["top"]
-    assert protocol(judged(plain)) == ["events without logprobs"]
-
-
-def test_fed_tokens_that_come_back_otherwise(judged, plain):
-    plain[3]["token"] = 1
-    assert protocol(judged(forced(plain))) == ["tokens other than fed"]
 
 
 @pytest.mark.parametrize(

@@ -44,22 +44,10 @@ def test_an_edited_manifest(vectors):
     assert refusal(vectors).startswith("manifest.json: field 'digest' does not fit the content")
 
 
-def test_a_truncated_manifest(vectors):
-    path = vectors / "manifest.json"
-    path.write_text(path.read_text()[:-9])
-    assert refusal(vectors).startswith("manifest.json: not JSON, line ")
-
-
 def test_another_format(vectors):
     path = vectors / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 7, "more": 1}))
     assert refusal(vectors).startswith("manifest.json: field 'format' is 7, this release reads 1")
-
-
-def test_a_manifest_with_a_wrong_field(vectors):
-    path = vectors / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "seed": "0"}))
-    assert refusal(vectors) == "manifest.json: Expected `int`, got `str` - at `$.seed`"
 
 
 def test_a_request_without_a_golden(write_vectors):

@@ -11,8 +11,14 @@ from conformance.core.errors import ReproError
 from conformance.core.schedule import Arrival, Request, Schedule
 from conformance.core.verdict import Verdict
 from conformance.tools.repro.found import Kind, Reduction, Symptom
-from conformance.tools.repro.known_scripts import KnownScript
-from conformance.tools.repro.tables import TABLE, found_before, read_table, table_lines, without
+from conformance.tools.repro.known_scripts import (
+    TABLE,
+    KnownScript,
+    found_before,
+    read_table,
+    table_lines,
+    without,
+)
 
 DOCS = Path(__file__).parents[4] / "docs"
 DEFECTS = load_expectations().defects

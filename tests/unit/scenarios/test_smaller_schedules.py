@@ -7,16 +7,19 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import (
     Arrival,
     Continuation,
+    Media,
+    Probe,
     Removal,
     Request,
     Schedule,
     Trigger,
+    Weigh,
     validate,
 )
 from conformance.core.token_choice import Sampler
 from conformance.scenarios.build import gone, produced
-from conformance.tools.explore.shrinking import size, smallest
-from conformance.tools.explore.variants import without
+from conformance.scenarios.minimizing import End
+from conformance.scenarios.smaller_schedules import size, smallest, without
 
 
 def asked(name, length=8, max_tokens=5, **more):
@@ -36,7 +39,9 @@ LARGE = Schedule(
 
 
 def in_time(schedule, holds):
-    return smallest(schedule, holds, seconds=30)
+    found = smallest(schedule, holds, seconds=30)
+    assert found.end is End.SMALLEST
+    return found.value
 
 
 def test_what_always_holds_ends_in_one_token_each():
@@ -72,8 +77,55 @@ def test_lengths_that_must_differ_are_cut_together():
     assert size(least)[4] == 3
 
 
-def test_no_time_leaves_it_as_it_is():
-    assert smallest(LARGE, lambda _: True, seconds=-1) == LARGE
+def test_padding_needs_two_rows_of_one_and_two_tokens():
+    lengths = (23, 11, 5, 2, 7, 13)
+    rows = tuple(asked(f"r{length}", length) for length in lengths)
+    options = EngineOptions(prefill_step_size=4)
+    whole = Schedule("whole", (Arrival(rows),), options=options, weigh=Weigh.GRAPH)
+    found = smallest(whole, lambda s: len({len(r.prompt) for r in s.requests}) > 1, seconds=30)
+    assert size(found.value) == (2, 1, 0, 0, 3, 2, 0, 2)
+    assert found.tried < 60
+
+
+def test_fewer_suffice_where_one_may_come_later():
+    whole = Schedule("whole", (Arrival((asked("a"), asked("b"), asked("c"))),))
+    late = in_time(whole, lambda s: len(s.requests) > 2 or any(a.when.count for a in s.arrivals))
+    assert len(late.requests) == 1
+
+
+def test_prompts_are_the_same_where_they_may_be():
+    rows = (Request("a", (1, 2), 1), Request("b", (3, 4), 1))
+    least = in_time(
+        Schedule("whole", (Arrival(rows),)),
+        lambda s: [len(r.prompt) for r in s.requests] == [2, 2],
+    )
+    assert len({request.prompt for request in least.requests}) == 1
+
+
+def test_moments_that_decide_stay():
+    def late(schedule):
+        return any(a.when.count >= 3 for a in schedule.arrivals) and any(
+            r.when.count > 1 for r in schedule.removals
+        )
+
+    arrivals = (Arrival((asked("a"),)), Arrival((asked("b"),), Trigger(count=6)))
+    least = in_time(Schedule("late", arrivals, (Removal(("a",), Trigger(count=9)),)), late)
+    assert [arrival.when.count for arrival in least.arrivals] == [0, 3]
+    assert [removal.when.count for removal in least.removals] == [2]
+
+
+def test_invalid_calls_go_unless_they_are_needed():
+    probes = (Probe("one", Trigger(count=2)), Probe("other", Trigger(count=3)))
+    whole = Schedule("whole", (Arrival((asked("a"),)),), probes=probes)
+    least = in_time(whole, lambda s: any(p.kind == "other" for p in s.probes))
+    assert least.probes == (Probe("other", Trigger()),)
+
+
+def test_a_medium_is_never_cut():
+    image = Media("image", (8, 8), span=(2, 5))
+    prompt = (1, 2, 9, 9, 9, 3, 4, 5)
+    whole = Schedule("whole", (Arrival((Request("a", prompt, 4, media=(image,)),)),))
+    assert in_time(whole, lambda _: True).requests[0].prompt == (1, 2, 9, 9, 9)
 
 
 def test_only_valid_schedules_are_tried():
@@ -106,14 +158,13 @@ def test_what_came_late_comes_at_once_and_stays_longer():
 
 
 def test_ingredients_that_hide_it_alone_go_together():
-    rows = (asked("a", segments=(3, 5)), asked("b", segments=(3, 5)))
-    whole = Schedule("whole", (Arrival(rows),))
+    more = {"stop": ((1, 2),), "sampler": Sampler("seeded")}
+    whole = Schedule("whole", (Arrival((asked("a", **more), asked("b", **more))),))
 
     def alike(schedule):
-        return (
-            len(schedule.requests) == 2 and len({bool(r.segments) for r in schedule.requests}) == 1
-        )
+        sampled = [r for r in schedule.requests if r.sampler]
+        return len(sampled) == 2 and len({bool(r.stop) for r in sampled}) == 1
 
     least = in_time(whole, alike)
-    assert not any(request.segments for request in least.requests)
+    assert not any(request.stop for request in least.requests)
     assert msgspec.json.encode(least)

@@ -1,6 +1,6 @@
-"""What is kept in the folder of environments."""
+"""Environments that are kept: listed with their sizes, and removed."""
 
-from conformance.tools.releases.kept_environments import kept, remove
+from conformance.tools.releases.environments import kept, remove
 
 
 def test_only_our_own_entries_are_listed_with_their_sizes_and_removed(tmp_path):

@@ -1,8 +1,8 @@
-"""Values by the end of a path."""
+"""Values of templates by the end of a path."""
 
 import pytest
 
-from conformance.tools.repro.path_table import by_suffix, value_of
+from conformance.tools.repro.template_values import by_suffix, value_of
 
 
 @pytest.mark.parametrize(
