@@ -51,11 +51,11 @@ class Scale:
 def traffic(
     brief: Brief,
     choices: Choices,
-    name: str,
     scale: Scale,
-    options: EngineOptions,
     rows: Sequence[Request],
     *dresses: Dress,
+    name: str,
+    options: EngineOptions,
 ) -> Schedule:
     """A schedule of ``rows`` that come, wait, join, leave and end; the last when all is idle.
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Schedule
+from conformance.core.schedule import Schedule, Stage
+from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import PIECE
 from conformance.scenarios.choices import Seeded
-from conformance.scenarios.scenario import Brief, Scenario
+from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.workloads.mixing import Scale, draw_rows, ends_of, stopping, traffic
 
 _SMALL = Scale(first=13, second=4, groups=(1, 3), longest=33, limits=(3, 12), lasting=30)
 _LARGE = Scale(
     first=22, second=7, groups=(3, 6), longest=40, limits=(6, 19), lasting=24, one_padded=True
 )
+_SEVERAL = 3  # steps
+_QUEUES = frozenset({Capability.SLOTS, Capability.LATE_JOIN})
+_LEAVES = _QUEUES | {Capability.CANCEL, Capability.STAGES}
 _DEFAULT_STOPS = frozenset({Capability.STOP, Capability.DEFAULTS})
 
 
@@ -34,17 +41,26 @@ def _mixed(brief: Brief, name: str, number: int, scale: Scale, options: EngineOp
     given = {row.request_id for row in by_engine}
     stops = Capability.STOP in brief.capabilities
     ends = [stopping(brief, choices, options, given)] if stops else []
-    return traffic(brief, choices, name, scale, options, rows, *ends)
+    return traffic(brief, choices, scale, rows, *ends, name=name, options=options)
+
+
+def _waits(trace: Trace) -> bool:
+    waiting = Counter(name for step in trace.steps for name in step.in_stage(Stage.QUEUED))
+    return max(waiting.values(), default=0) >= _SEVERAL
 
 
 TRAFFIC = Scenario(
     "traffic",
-    200,
+    210,
     "a busy server: joins, waits, removals and ends of every kind, in one schedule",
     frozenset(),
     _traffic,
     (
-        seen.rows_together(4),
-        seen.late_join(),
+        seen.rows_together(4).shown_in("many"),
+        replace(seen.late_join(), needs=frozenset({Capability.LATE_JOIN})),
+        Witness("a request that waits for several steps", _waits, needs=_QUEUES).shown_in(
+            "few_slots"
+        ),
+        replace(seen.removed_from(Stage.DECODE, among=5), needs=_LEAVES).shown_in("many"),
     ),
 )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as replace_witness
+
 from msgspec.structs import replace
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule
 from conformance.core.token_choice import Processor, Sampler
+from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.choices import Choices, Seeded
-from conformance.scenarios.engine_sampling import NUCLEUS, SECOND, UNLIKELY
-from conformance.scenarios.row_processors import bias
-from conformance.scenarios.scenario import Brief, Scenario
+from conformance.scenarios.engine_sampling import NUCLEUS, SECOND, UNLIKELY, bias
+from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.workloads.mixing import Dress, Scale, draw_rows, stopping, traffic
 
 # Prompts are longer than the history that a penalty counts by default, and than 64 tokens.
@@ -35,7 +37,7 @@ def _mixed(brief: Brief, name: str, number: int, options: EngineOptions) -> Sche
     if Capability.STOP in brief.capabilities:
         dresses.append(stopping(brief, choices, options))
     rows = draw_rows(brief, choices, _SCALE)
-    return traffic(brief, choices, name, _SCALE, options, rows, *dresses)
+    return traffic(brief, choices, _SCALE, rows, *dresses, name=name, options=options)
 
 
 def _choosing(brief: Brief, choices: Choices, options: EngineOptions) -> Dress:
@@ -71,19 +73,20 @@ def _processors(brief: Brief, number: int) -> tuple[tuple[Processor, ...], ...]:
     return ((repeated,), (counted,), (bias(brief, number),), (bias(brief, number), repeated))
 
 
-def _differ(trace: object) -> bool:
-    requests = trace.schedule.requests  # type: ignore[attr-defined]
-    return len({r.processors for r in requests}) > 4
+def _differ(trace: Trace) -> bool:
+    processors = {repr(request.processors) for request in trace.schedule.requests}
+    return len(processors) >= 4
 
 
 TRAFFIC_OPTIONS = Scenario(
     "traffic_options",
-    201,
+    211,
     "a busy server whose rows have samplers, processors and stop sequences of their own",
     frozenset({Capability.PROCESSORS}),
     _traffic_options,
     (
         seen.rows_together(4),
-        seen.late_join(),
+        replace_witness(seen.late_join(), needs=frozenset({Capability.LATE_JOIN})),
+        Witness("rows with processors of four kinds", _differ),
     ),
 )

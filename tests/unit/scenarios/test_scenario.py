@@ -16,7 +16,7 @@ from miniatures.right import ContinuousBatching
 from msgspec.structs import replace
 
 from conformance.core.schedule import Arrival, Request, Schedule
-from conformance.core.token_choice import Sampler
+from conformance.core.token_choice import Processor, Sampler
 from conformance.core.verdict import Verdict
 from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.scenarios import LADDER, Scenario, Witness
@@ -61,6 +61,9 @@ def greedy(schedule):
 short_prompts = changed(lambda r: replace(r, prompt=r.prompt[:8]))
 short_outputs = changed(lambda r: replace(r, max_tokens=min(r.max_tokens, 4)))
 without_processors = changed(lambda r: replace(r, processors=()))
+same_processors = changed(
+    lambda r: replace(r, processors=(Processor("library", {"presence_penalty": 0.5}),))
+)
 without_stops = changed(lambda r: replace(r, stop=()))
 
 
@@ -251,6 +254,17 @@ PROOFS = {
         "2 rows in one decode call": ONE_BY_ONE,
     },
     "threads": {"2 rows in one decode call": ONE_BY_ONE},
+    "traffic": LATE_JOIN
+    | {
+        "4 rows in one decode call": ONE_BY_ONE,
+        "a request that waits for several steps": MORE_SLOTS,
+        "a removal in decode among 5": ONE_BY_ONE,
+    },
+    "traffic_options": LATE_JOIN
+    | {
+        "4 rows in one decode call": ONE_BY_ONE,
+        "rows with processors of four kinds": Fake(schedules=same_processors),
+    },
     "cost_positions": {
         "a prompt beside one of a hundred times its length, in pieces": Fake(
             fakes.PrefillsWhole, uncounted
