@@ -119,7 +119,8 @@ class Claims:
         first = min((uid for uid, stage in held.items() if stage is Stage.QUEUED), default=None)
         begun = [uid for uid, stage in held.items() if stage is Stage.PREFILL]
         early = sum(uid > first for uid in begun) if first is not None else 0
-        self._add("prompts begun before one that came earlier", early, 0, 0)
+        if compat.prefills_in_pieces():  # before, the queue was sorted by length
+            self._add("prompts begun before one that came earlier", early, 0, 0)
         most = max(options.prefill_batch_size, options.completion_batch_size)
         self._add("prompts at once", at[Stage.PREFILL], 0, options.prefill_batch_size)
         self._add("rows at once", at[Stage.DECODE], 0, most)

@@ -36,7 +36,7 @@ def test_a_working_generator_says_what_is_so(claims, generator):
             if response.end_of_prompt:
                 claims.ends(response)
     made = claims.taken()
-    assert len({claim.what for claim in made}) == 6
+    assert len({claim.what for claim in made}) == 7
     assert [claim for claim in made if not claim.holds] == []
     assert claims.taken() == ()
 
@@ -54,6 +54,23 @@ def test_more_rows_than_there_may_be_are_seen(claims, generator):
     generator.next()
     claims.rows(EngineOptions(prefill_batch_size=1, completion_batch_size=1))
     assert wrong(claims) == ["prompts at once"]
+
+
+def test_a_prompt_that_overtakes_another_is_seen(claims, generator):
+    generator.insert([[1, 2, 3, 4], [5, 6, 7], [8, 9, 1]], max_tokens=[2, 2, 2])
+    generator.prefill_batch_size = 2
+    generator._unprocessed_sequences.reverse()
+    generator.next()
+    claims.rows(EngineOptions(prefill_batch_size=2))
+    assert wrong(claims) == ["prompts begun before one that came earlier"]
+
+
+def test_a_uid_that_is_given_again_is_seen(claims):
+    claims.inserted(4, [[1, 2]])
+    claims.inserted(5, [[1, 2]])
+    assert wrong(claims) == []
+    claims.inserted(4, [[3]])
+    assert wrong(claims) == ["earlier requests with the uid of a new one"]
 
 
 def test_a_prompt_that_ends_within_a_piece_is_seen(claims):

@@ -1,0 +1,99 @@
+"""Workloads: no two rows alike, the same for the same seed, ends that are meant."""
+
+from collections import Counter
+
+import pytest
+from miniatures.library import subject
+from miniatures.right import ContinuousBatching
+
+from conformance.checks.expectations.loading import load_expectations
+from conformance.core.engine import Capability
+from conformance.core.trace import FinishReason
+from conformance.run.judging.judge import brief_for
+from conformance.run.registry import build_registry
+from conformance.scenarios import LADDER
+from conformance.scenarios.workloads import is_workload
+from conformance.scenarios.workloads.traffic import TRAFFIC
+from conformance.scenarios.workloads.traffic_options import TRAFFIC_OPTIONS
+
+BOTH = [TRAFFIC, TRAFFIC_OPTIONS]
+
+
+@pytest.fixture(scope="module")
+def toy():
+    return subject(window=8)
+
+
+def made(scenario, toy, seed=0, engine=ContinuousBatching):
+    return scenario.make(brief_for(toy, engine, seed))
+
+
+def test_a_workload_is_known_by_its_name():
+    named = [scenario for scenario in LADDER if is_workload(scenario.name)]
+    assert named == BOTH
+
+
+@pytest.mark.parametrize("scenario", BOTH, ids=lambda s: s.name)
+def test_equal_seeds_make_equal_workloads_and_others_make_others(scenario, toy):
+    assert made(scenario, toy) == made(scenario, toy)
+    assert made(scenario, toy) != made(scenario, toy, seed=1)
+
+
+@pytest.mark.parametrize("scenario", BOTH, ids=lambda s: s.name)
+def test_no_two_rows_have_a_prompt_in_common_and_limits_are_used_evenly(scenario, toy):
+    for schedule in made(scenario, toy):
+        prompts = [request.prompt for request in schedule.requests]
+        limits = Counter(request.max_tokens for request in schedule.requests)
+        assert len(set(prompts)) == len(prompts)
+        assert min(map(len, prompts)) == 1
+        assert limits[1] >= 2
+        assert max(limits.values()) <= 4
+
+
+def test_rows_end_by_stops_and_by_limits(toy):
+    """By a stop and by the limit; sequences of one token, of two, of more than three."""
+    ends, lengths = set(), set()
+    for schedule in made(TRAFFIC, toy):
+        brief = brief_for(toy, ContinuousBatching, 0)
+        for request in schedule.requests:
+            stream = brief.solo(request, schedule.options)
+            ends.add(stream.finish_reason)
+            lengths |= {len(sequence) for sequence in request.stop}
+    assert ends == {FinishReason.STOP, FinishReason.LENGTH}
+    assert {1, 2} <= lengths
+    assert max(lengths) > 3
+
+
+def test_rows_of_one_call_have_the_engine_s_own_stops_alone(toy):
+    for schedule in made(TRAFFIC, toy):
+        last = schedule.arrivals[-1].requests
+        assert schedule.options.stop
+        assert {request.stop for request in last} == {schedule.options.stop}
+
+
+def test_without_late_joins_all_arrive_at_once_and_none_is_removed(toy):
+    least = {Capability.LOGPROBS, Capability.TOGETHER, Capability.SLOTS}
+    engine = type("Least", (ContinuousBatching,), {"capabilities": frozenset(least)})
+    for schedule in made(TRAFFIC, toy, engine=engine):
+        assert len(schedule.arrivals) == 1
+        assert schedule.removals == ()
+        assert not any(request.stop for request in schedule.requests)
+
+
+def test_rows_that_others_wait_for_and_those_removed_have_no_stop_that_matches(toy):
+    for schedule in made(TRAFFIC, toy):
+        brief = brief_for(toy, ContinuousBatching, 0)
+        waited = {trigger.when.request_id for trigger in schedule.arrivals[1:]}
+        for name in waited | schedule.removed_ids:
+            request = schedule.request(name)
+            assert len(brief.solo(request, schedule.options).tokens) == request.max_tokens
+
+
+def test_a_known_defect_without_a_mend_hides_no_workload():
+    mended, known = build_registry(), load_expectations()
+    hiding = [
+        entry.id
+        for entry in known.defects
+        if entry.in_workloads and entry.verdicts and mended.mend_of(entry.id) is None
+    ]
+    assert hiding == []
