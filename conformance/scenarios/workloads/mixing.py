@@ -155,8 +155,9 @@ def stopping(
 ) -> Dress:
     """Gives most rows stop sequences: one that ends it, and others that never match.
 
-    They have one to six tokens of the row's own output, and end it at any of its tokens. Other rows have those of the engine, or none; so have the
-    rows ``by_engine``, and a row that ends with its first token anyway.
+    They have one to six tokens of the row's own output, and end it at any of its tokens. Other rows
+    have those of the engine, or none; so have the rows ``by_engine``, and a row that ends with its
+    first token anyway.
     """
     low, high = brief.tokens
 
