@@ -53,7 +53,7 @@ def test_kernels_and_questions_are_found_with_their_lines():
     assert "| `mlx_lm/a.py` | 3 `_kernel`, 8 `make` | 6, 13 |" in LISTING["text_of"](found)
 
 
-@pytest.mark.parametrize("package", ["mlx-lm", "mlx-vlm"])
+@pytest.mark.parametrize("package", ["mlx-lm", pytest.param("mlx-vlm", marks=pytest.mark.nightly)])
 def test_the_list_is_that_of_the_installed_releases(package):
     if f"{package} {importlib.metadata.version(package)}" not in PAGE:
         pytest.skip(f"the page is about another release of {package}")

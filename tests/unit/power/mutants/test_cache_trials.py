@@ -19,7 +19,9 @@ def mutant(module, function, before, after):
     ("function", "before", "after"),
     [
         # No generator cuts a batch, and none asks whether it could.
-        ("BatchKVCache.trim", "self._idx -= n", "self._idx += n"),
+        pytest.param(
+            *("BatchKVCache.trim", "self._idx -= n", "self._idx += n"), marks=pytest.mark.nightly
+        ),
         ("BatchKVCache.is_trimmable", "return True", "return False"),
         # A known defect raises the same error, but between prepare and finalize.
         ("BatchRotatingKVCache.finalize", "self._lengths = None", 'self._lengths = ""'),
@@ -46,7 +48,10 @@ def test_what_changes_nothing_is_not_detected():
     ("module", "function", "names"),
     [
         ("mlx_lm/models/cache.py", "BatchKVCache.trim", {"BatchKVCache"}),
-        ("mlx_vlm/turboquant.py", "_write_state", {"BatchTurboQuantKVCache"}),
+        pytest.param(
+            *("mlx_vlm/turboquant.py", "_write_state", {"BatchTurboQuantKVCache"}),
+            marks=pytest.mark.nightly,
+        ),
         ("mlx_lm/generate.py", "BatchGenerator.remove", set()),
     ],
 )

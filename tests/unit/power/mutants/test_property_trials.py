@@ -26,11 +26,12 @@ def properties():
 @pytest.mark.parametrize(
     ("function", "before", "after", "name"),
     [
-        (
+        pytest.param(
             "_position_seed",
             "x = (int(seed) ^ 0x9E3779B9) & 0xFFFFFFFF",
             "x = (int(seed) ^ 2654435770) & 0xFFFFFFFF",
             "draws: keys",
+            marks=pytest.mark.nightly,
         ),
         (
             "_left_pad_prompts",
@@ -66,6 +67,7 @@ def test_a_property_that_does_not_hold_by_itself_proves_nothing():
     assert trials.kill("mlx_vlm", found, PutIn(found)) is None
 
 
+@pytest.mark.nightly
 def test_a_default_that_a_property_needs_is_read():
     made = mutants_in(files_of("mlx_vlm", (STORE,)), ("DiskBlockStore.find_exact_prefix",))
     found = next(m for m in made if m.before == "extra_hash: int = 0,")

@@ -85,6 +85,7 @@ def test_the_projects_own_entries_name_files_that_are_changed():
 MEANT = ("tested for truth", "in either case", "replaced whole", "read once more")
 
 
+@pytest.mark.nightly
 def test_entries_of_defaults_that_no_run_needs_are_needless():
     """``audit mutants`` tries by itself whether any run needs what a lookup gives."""
     files = files_of("mlx_vlm", ())

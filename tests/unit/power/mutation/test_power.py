@@ -173,6 +173,7 @@ def test_what_the_engine_cannot_express_is_not_applicable(registry):
     assert trial.why == "no scenario applies"
 
 
+@pytest.mark.nightly
 def test_every_scenario_can_be_run(registry):
     (trial,) = tried(registry, "loses", every_scenario=True)
     assert len(trial.kills) > 1
