@@ -133,10 +133,10 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def shows_in(self, scenario: str) -> bool:
         """Whether the scenario may show it, with any seed."""
-        return scenario in self.verdicts or self._mixed(scenario)
+        return scenario in self.verdicts or self.anyhow_in(scenario)
 
-    def _mixed(self, scenario: str) -> bool:
-        """Whether the scenario is a workload in which it may show as it likes."""
+    def anyhow_in(self, scenario: str) -> bool:
+        """Whether the scenario is a workload, in which it may show with any verdict or none."""
         unnamed = scenario not in self.verdicts
         return unnamed and self.in_workloads and bool(self.verdicts) and is_workload(scenario)
 
@@ -162,7 +162,7 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """
         return (
             not result.left_out
-            and not self._mixed(result.scenario)
+            and not self.anyhow_in(result.scenario)
             and not self.by_time
             and self.fixed(result)
             and matches(result.family, self.families)
@@ -186,7 +186,7 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def wanted(self, scenario: str) -> tuple[Verdict, ...]:
         """The verdicts of which a case in this scenario must have one."""
-        if self._mixed(scenario):
+        if self.anyhow_in(scenario):
             return tuple(verdict for verdict in Verdict if not verdict.good)
         verdicts = self.verdicts.get(scenario, tuple(sorted(NUMERIC)))
         return verdicts if isinstance(verdicts, tuple) else (verdicts,)

@@ -221,6 +221,7 @@ def _unmet(entry: Defect, ran: Sequence[CaseResult]) -> list[str]:
         and result.device.startswith(entry.device)
         and entry.active(result.versions)
         and entry.released(result.versions)
+        and not entry.anyhow_in(result.scenario)
     ]
     if not could or not entry.verdicts:
         return []

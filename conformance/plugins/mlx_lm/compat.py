@@ -87,6 +87,8 @@ def stop_argument(stops: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any
     Raises:
         Unsupported: this release takes stop sequences in an unknown form.
     """
+    if not any(stops):
+        return {}
     taken = inspect.signature(BatchGenerator.insert).parameters
     if "stop_sequences" in taken:
         # `mlx_lm.generate` as an attribute is the function of that name.

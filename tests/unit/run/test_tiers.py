@@ -79,7 +79,9 @@ def test_the_data_has_each_tier_but_the_full_one_and_leaves_less_out_of_the_defa
     for library, choice in data.tiers["default"].items():
         quick = data.tiers[QUICK][library]
         assert quick.share < choice.share < 1
-        assert "*" not in {glob for globs in choice.left_out.values() for glob in globs}
+        whole = {name for name, globs in choice.left_out.items() if "*" in globs}
+        # Not before each of their failures is explained: docs/tiers.md.
+        assert whole == {"traffic", "traffic_options"}
 
 
 def test_servers_play_one_family_of_each_kind():

@@ -26,6 +26,7 @@ from conformance.run.judging.oracle_check import judge_oracle
 from conformance.scenarios import LADDER, Scenario
 from conformance.scenarios.cost import COSTS
 from conformance.scenarios.solo import REPEAT
+from conformance.scenarios.workloads import is_workload
 
 # Those that the toy engine can express; the others are tested with the library that has them.
 EXPRESSED = tuple(
@@ -35,7 +36,8 @@ EXPRESSED = tuple(
 )
 # What is wrong in these, a scenario before them sees; tests/unit/scenarios breaks each contract.
 COUNTED = tuple(scenario for scenario in EXPRESSED if scenario in COSTS)
-BATCHED = tuple(scenario for scenario in EXPRESSED if scenario not in COSTS)
+WORKLOADS = tuple(scenario for scenario in EXPRESSED if is_workload(scenario.name))
+BATCHED = tuple(s for s in EXPRESSED if s not in COSTS and s not in WORKLOADS)
 ALL = frozenset(scenario.name for scenario in BATCHED)
 SEVERAL = ALL - {"batch_of_one", "stale_state"}
 # Where rows are padded, or are at different positions.
@@ -114,6 +116,15 @@ EXPECTED = {
     "CrashesOnOtherThread": (Verdict.CRASH, {"threads"}),
     "ReadsUnwrittenMemory": (Verdict.UNSTABLE, SEVERAL),
     "DriftsALittle": (Verdict.DRIFT, SEVERAL),
+}
+
+# What has no ingredient in a workload: media, bounds, caches that are quantized or extracted,
+# grammars, invalid calls, threads, a release of all rows but a padded one, hundreds of steps.
+NOT_IN_WORKLOADS = {
+    *("SwapsImages", "CutsImages", "ImagesShiftJoins", "ForgetsBound", "MixesScales"),
+    *("SharesExtractedCache", "MovesGrammarsLate", "AcceptsInvalid", "RefusesUnclearly"),
+    *("HalfAppliesInvalid", "WaitsForWholePrefill", "SaysUnsupported", "CrashesOnOtherThread"),
+    *("CountsColumnsAlone", "KeepsArraysOfAllSteps"),
 }
 
 # What each fake leaves out: these scenarios are vacuous on it, and all others exact.
@@ -200,6 +211,12 @@ def test_a_wrong_engine_gets_its_verdict_where_its_wrongness_can_show(toy, engin
     assert verdicts(toy, engine) == {
         name: verdict if name in where else Verdict.EXACT for name in (s.name for s in BATCHED)
     }
+
+
+@pytest.mark.parametrize("engine", WRONG, ids=lambda e: e.__name__)
+def test_a_workload_sees_whatever_it_has_the_ingredients_for(toy, engine):
+    found = verdicts(toy, engine, WORKLOADS).values()
+    assert all(v.good for v in found) == (engine.__name__ in NOT_IN_WORKLOADS)
 
 
 @pytest.mark.parametrize("engine", FAKES, ids=lambda e: e.__name__)
