@@ -46,7 +46,7 @@ def conformance(monkeypatch, tmp_path, environment, finished):
 def test_a_config_becomes_a_family_that_climbs_the_ladder(apart):
     done = apart("new", "family", CONFIGS / "Qwen3-8B.json", "--out", "mine.json")
     assert done.code == 0, done
-    assert done.out.splitlines()[-1].startswith("OK: 23 rungs, all as expected")
+    assert done.out.splitlines()[-1].startswith("OK: 25 rungs, all as expected")
     made = json.loads((done.folder / "mine.json").read_text())
     assert (made["hidden_size"], made["conformance"]["module"]) == (64, "qwen3")
     report = (done.folder / "mine.report.md").read_text()
