@@ -195,7 +195,7 @@ OPTIONS = (
     Option(
         "no-mends",
         "",
-        "Do not rerun cases with known defects with those defects mended.",
+        "Do not rerun cases with known defects with those defects mended. Workloads then fail.",
         Kind.FLAG,
     ),
     Option(

@@ -126,12 +126,15 @@ class Mending:
         return None if mend is None or matches(family, mend.except_families) else mend
 
     def _plan(self, result: CaseResult, entries: Sequence[Defect], also: Sequence[Defect]) -> _Plan:
-        failed_as_known = not result.verdict.good and (result.expected or result.mended)
+        known = result.expected or result.mended or is_workload(result.scenario)
+        failed_as_known = not result.verdict.good and known
         if not failed_as_known:
             return _Plan()
         family = result.family
         mends = {entry.id: self._mends_for(entry, family) for entry in entries}
-        lacking = {name for name, found in mends.items() if not found}
+        if is_workload(result.scenario):  # it need not show an entry that has no mend
+            entries = [entry for entry in entries if mends[entry.id]]
+        lacking = {entry.id for entry in entries if not mends[entry.id]}
         schedules, hiding = _split(result, entries, lacking)
         used = [entry for entry in entries if entry.id not in lacking]
         failed = schedules

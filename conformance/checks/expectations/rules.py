@@ -10,6 +10,7 @@ import msgspec
 from conformance.checks.expectations.entries import Defect, Refusal, has, matches
 from conformance.core.missing_library import lacking
 from conformance.core.verdict import CaseResult, Finding, Verdict
+from conformance.scenarios.workloads import is_workload
 
 CHECK = "expectations"
 """The check name of a broken rule in the evidence of a case."""
@@ -41,7 +42,9 @@ class Expectations:
             )
         names = ", ".join(entry.id for entry in entries)
         problem = _problem(result, entries, refused=self._refused(result)) or self._behind(result)
-        evidence = _marked(result, entries, self._about(result)[1])
+        # A workload that is wrong with all mended may be wrong for any reason.
+        unclear = problem and is_workload(result.scenario)
+        evidence = _marked(result, () if unclear else entries, self._about(result)[1])
         if problem:
             evidence = (*evidence, Finding(result.verdict, CHECK, f"expectation {problem}"))
         return msgspec.structs.replace(result, expected=not problem, known=names, evidence=evidence)
@@ -60,7 +63,17 @@ class Expectations:
         return msgspec.structs.replace(own, evidence=(*known, *rules))
 
     def shown_in(self, result: CaseResult) -> tuple[Defect, ...]:
-        """The entries whose defects the case shows, or should show; a refused case shows none."""
+        """The entries whose defects the case shows, or should show; a refused case shows none.
+
+        A workload shows those with which mended it was played again: it may fail for any reason.
+        """
+        mended = result.mended.defects if result.mended is not None else ()
+        scenario = result.scenario
+        found = self._concerning(result)
+        return tuple(e for e in found if not e.anyhow_in(scenario) or e.id in mended)
+
+    def _concerning(self, result: CaseResult) -> tuple[Defect, ...]:
+        """The entries whose defects the case may show."""
         if self._refusal(result) or lacking(result.verdict, result.evidence):
             return ()
         concerned = [e for e in self._about(result)[0] if e.concerns(result)]
@@ -69,8 +82,8 @@ class Expectations:
         return () if hidden else tuple(entries)
 
     def to_mend(self, result: CaseResult) -> tuple[tuple[Defect, ...], tuple[Defect, ...]]:
-        """``shown_in`` and ``left_out_of``."""
-        return self.shown_in(result), self.left_out_of(result)
+        """The entries whose defects the case may show, and ``left_out_of``."""
+        return self._concerning(result), self.left_out_of(result)
 
     def left_out_of(self, result: CaseResult) -> tuple[Defect, ...]:
         """Entries about the case whose schedules were left out; their defects may still matter."""

@@ -220,6 +220,41 @@ def test_a_new_defect_in_a_scenario_of_other_seeds_is_seen_behind_the_mend():
         assert expected(result, entry) == seen
 
 
+@pytest.mark.parametrize(
+    ("mended", "known"),
+    [
+        (None, None),
+        (MendedResult(Verdict.EXACT, ("lost-state",), ("many",), 0.1), "lost-state"),
+        (MendedResult(Verdict.EXACT, ("another",), ("many",), 0.1), None),
+    ],
+)
+def test_a_workload_is_excused_by_a_mend_that_makes_it_right(mended, known):
+    wrong = msgspec.structs.replace(case("crash", scenario="traffic"), mended=mended)
+    found = judged(wrong, defect())
+    assert (found.expected, found.known) == (known is not None, known)
+    assert Expectations((defect(),)).to_mend(wrong)[0] == (defect(),)
+
+
+def test_a_workload_that_is_wrong_with_all_mended_is_not_known():
+    mended = MendedResult(Verdict.DIVERGED, ("lost-state",), ("many",), 0.1)
+    found = judged(msgspec.structs.replace(case(scenario="traffic"), mended=mended), defect())
+    assert not found.expected
+    assert not any(finding.known for finding in found.evidence)
+
+
+def test_an_entry_outside_of_workloads_excuses_none():
+    mended = MendedResult(Verdict.EXACT, ("lost-state",), ("many",), 0.1)
+    wrong = msgspec.structs.replace(case(scenario="traffic"), mended=mended)
+    assert not expected(wrong, defect(in_workloads=False))
+    assert Expectations((defect(in_workloads=False),)).to_mend(wrong)[0] == ()
+
+
+def test_an_entry_whose_family_shows_workloads_alone_is_stale():
+    entry = defect(families=("plamo2", "gone"))
+    ran = [case(), case(scenario="traffic", family="gone")]
+    assert any("'gone'" in text for text in Expectations((entry,)).stale(ran, whole=True))
+
+
 def test_other_seeds_do_not_make_up_for_a_defect_that_is_gone_with_seed_0():
     entry = defect(other_seeds=("window",))
     assert expected(case("diverged", scenario="window", seed=3), entry)
