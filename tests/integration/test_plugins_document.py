@@ -16,6 +16,7 @@ from conformance.tools.smoke import State, smoke
 
 TEXT = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
 LADDER = ["repeat", "batch_of_one", "identical", "equal_length", "ragged", "early_finish", "wide"]
+LADDER += ["traffic"]
 
 
 def block(name):
