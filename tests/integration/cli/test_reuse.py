@@ -7,7 +7,6 @@ from pathlib import Path
 
 import mlx_lm
 import pytest
-from shared_oracles import share
 
 CASES = ("--engine", "mlx_lm", "--family", "llama", "--family", "qwen3", "--scenario", "batch_of*")
 LLAMA, QWEN = (f"mlx_lm/{name}/batch_of_one/float32/0" for name in ("llama", "qwen3"))
@@ -97,30 +96,18 @@ def test_options_that_exclude_each_other_and_files_that_are_not_there_are_refuse
     assert "Traceback" not in done.err
 
 
-FAILING = ("run", "--engine", "mlx_lm", "--scenario", "ragged", "--no-expectations", "--jobs", "1")
-
-
-@pytest.fixture(scope="module")
-def played(in_folder, tmp_path_factory):
-    """The cache after the case that fails was played."""
-    cache = tmp_path_factory.mktemp("played")
-    share(cache)
-    run = in_folder(tmp_path_factory.mktemp("run"))
-    assert run(*FAILING, "--family", "afm7", PYTHONPATH="", XDG_CACHE_HOME=str(cache)).code == 1
-    return cache
-
-
 @pytest.fixture
-def failed(conformance, environment, played):
+def failed(conformance, environment):
     """Run two cases as if no defect were known; the one that fails was played before."""
     environment.pop("PYTHONPATH")  # the libraries in place of the toys
-    shutil.copytree(played, environment["XDG_CACHE_HOME"], symlinks=True, dirs_exist_ok=True)
     (wrong, right) = (f"mlx_lm/{name}/ragged/float32/0" for name in ("afm7", "llama"))
 
     def command(*options, families=("afm7", "llama")):
         chosen = [part for name in families for part in ("--family", name)]
-        return conformance(*FAILING, *chosen, *options, "--json", "r.jsonl")
+        shared = ("--engine", "mlx_lm", "--scenario", "ragged", "--no-expectations", "--jobs", "1")
+        return conformance("run", *shared, *chosen, *options, "--json", "r.jsonl")
 
+    assert command(families=("afm7",)).code == 1
     return command, wrong, right
 
 
