@@ -8,20 +8,20 @@ import time
 
 import psutil
 import pytest
-from forked import run_python
-from shared_oracles import share
 
-RUN = ("-m", "conformance", "run", "--jobs", "1")
+RUN = (sys.executable, "-m", "conformance", "run", "--jobs", "1", "--no-oracle-cache")
 
 
-@pytest.fixture(autouse=True)
-def _oracles():
-    share(os.environ["XDG_CACHE_HOME"])
-
-
-def run(*arguments, tmp_path, command=RUN):
+def run(*arguments, tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "120"}
-    return run_python([*command, *arguments], cwd=tmp_path, env=environment, timeout=300)
+    return subprocess.run(
+        [*RUN, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
 
 
 def servers(folder):
@@ -76,8 +76,14 @@ def test_what_is_known_to_be_wrong_is_expected_and_right_once_mended(tmp_path):
 
 def test_a_fault_in_the_servers_own_process_is_killed(tmp_path):
     chosen = ("--engine", "mlx_lm_server", "--family", "llama", "--fault", "S7*")
-    power = ("-m", "conformance", "audit", "power", "--jobs", "1")
-    done = run(*chosen, tmp_path=tmp_path, command=power)
+    done = subprocess.run(
+        [sys.executable, "-m", "conformance", "audit", "power", "--jobs", "1", *chosen],
+        env={**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 of 1 pairs of fault and family were killed" in done.stdout, done.stdout
     assert gone(tmp_path)
@@ -88,10 +94,7 @@ def test_no_server_is_left_of_an_interrupted_run(number, tmp_path):
     arguments = ("--engine", "mlx_lm_server", "--family", "llama", "--scenario", "served_leaves")
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     begun = subprocess.Popen(
-        [sys.executable, *RUN, *arguments],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        [*RUN, *arguments], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     end = time.monotonic() + 240
     while not servers(tmp_path) and time.monotonic() < end:
