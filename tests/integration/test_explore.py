@@ -2,9 +2,10 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
-from commands import call_command
 
 from conformance.core.schedule import from_json
 
@@ -12,8 +13,21 @@ from conformance.core.schedule import from_json
 @pytest.fixture
 def llama(tmp_path):
     """The command on the smallest real family."""
-    command = ("explore", "--family", "llama", "--jobs", "1")
-    return lambda *words: call_command([*command, *words], tmp_path, {**os.environ})
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "conformance", "explore", "--family", "llama"]
+        environment = os.environ | {"TRANSFORMERS_VERBOSITY": "error"}
+        return subprocess.run(
+            [*command, "--jobs", "1", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return run
 
 
 def test_what_is_right_ends_well_and_shows_what_was_covered(llama, tmp_path):
