@@ -58,10 +58,9 @@ def run_python(arguments, *, cwd, env, timeout):
         subprocess.TimeoutExpired: it takes longer; it is ended.
     """
     arguments = [str(argument) for argument in arguments]
-    # An option of the interpreter needs one; pytest imports the plugins whose asserts it rewrites.
+    # An option of the interpreter needs one; pytest wants to import its plugins itself.
     option = arguments[0].startswith("-") and arguments[0] not in ("-c", "-m")
-    rewrites = arguments[:2] == ["-m", "pytest"] and "--assert=plain" not in arguments
-    if not FORKS or option or _AT_START & env.keys() or rewrites:
+    if not FORKS or option or _AT_START & env.keys() or arguments[:2] == ["-m", "pytest"]:
         return start_python(arguments, cwd=cwd, env=env, timeout=timeout)
     with tempfile.TemporaryDirectory() as folder:
         out, err = (str(Path(folder, name)) for name in ("out", "err"))
@@ -87,15 +86,13 @@ def start_python(arguments, *, cwd, env, timeout):
 
 
 def _as_installed(arguments, cwd, env):
-    """Whether the program, one of this project's, finds all modules where they are here."""
+    """Whether the program is one of this package's, which finds all modules where they are here."""
     command = arguments[0] == "-c" and "conformance.app.cli import main" in arguments[1]
-    by_name = command or arguments[:2] in (["-m", "conformance"], ["-m", "pytest"])
-    script = Path(arguments[0]).is_relative_to(ROOT / "docs/defects")  # it has no modules beside it
     paths = {Path(path) for path in env.get("PYTHONPATH", "").split(os.pathsep) if path}
     return (
-        (by_name or script)
+        (command or arguments[:2] == ["-m", "conformance"])
         and paths <= {ROOT, ROOT / "tests/toy"}
-        and (script or not any(Path(cwd, name).exists() for name in _OURS))
+        and not any(Path(cwd, name).exists() for name in _OURS)
         and not any(argument.startswith(_ELSEWHERE) for argument in arguments)
     )
 

@@ -76,8 +76,6 @@ SMALLER = (
     ("conformance audit power", ("--jobs",), "--jobs 1"),
     ("conformance audit calibrate", (), "--engine mlx_lm"),
     ("conformance run --tier quick", (), "--scenario wide"),
-    ("conformance new family", (), "--no-ladder"),
-    ("conformance audit functions", ("--property",), "--property 'draws: *'"),
     ("conformance audit caches", ("--class",), "--class mlx_lm.BatchKVCache"),
     ("conformance audit bench", (), "--engine mlx_lm --scenario ragged --skip speedup"),
     ("conformance audit power", ("--family",), "--family llama"),

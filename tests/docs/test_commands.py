@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from checkpoint_folders import make_folder
-from commands import call_command
 from docs.documented import NOT_RUN, ROOT, all_shown, by_day, not_run, shown, small
 from forked import run_python
 from library_checkouts import make_checkout
@@ -36,12 +35,11 @@ def workspace(tmp_path_factory):
     share(folder / "cache")
     (folder / "examples").symlink_to(ROOT / "examples")
     (folder / "mlx-lm").symlink_to(make_checkout(tmp_path_factory.mktemp("mlx-lm")))
-    llama = "--engine mlx_lm --family llama --scenario ragged --jobs 1"
+    llama = "--engine mlx_lm --family llama --scenario ragged"
     for line in (
         f"conformance run {llama} --json old.jsonl",
         f"conformance run {llama} --json new.jsonl",
-        # Later ones reuse it.
-        "conformance run --engine mlx_lm --family afm7 --scenario ragged --jobs 1",
+        "conformance run --engine mlx_lm --family afm7 --scenario ragged",  # later ones reuse it
         "conformance golden export vectors --engine mlx_lm --family llama --scenario equal_length",
         "python examples/mlx_lm_engine/decode.py vectors trace.jsonl",
     ):
@@ -51,17 +49,15 @@ def workspace(tmp_path_factory):
 
 
 def call(words, folder):
-    """Run a command as a reader does; in this process, unless it needs other modules."""
+    """Run a command as a reader does, with this Python's ``conformance``."""
     assert words[0] in ("conformance", "python"), words
+    words = ["-m", *words] if words[0] == "conformance" else words[1:]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV"))}
     environment["PYTHONPATH"] = str(ROOT)
     environment["XDG_CACHE_HOME"] = str(folder / "cache")
     # As in the virtual environment that a reader works in.
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    if words[0] == "python" or "--library-path" in words:
-        words = ["-m", *words] if words[0] == "conformance" else words[1:]
-        return run_python(words, cwd=folder, env=environment, timeout=280)
-    return call_command(words[1:], folder, environment)
+    return run_python(words, cwd=folder, env=environment, timeout=280)
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,12 @@
-"""Runs the command line and pytest as a user does, with toy families.
-
-Commands run in the tests' process; what ends its process, or is about processes, has its own.
-"""
+"""Runs the command line and pytest as a user does, in processes of their own, with toy families."""
 
 import json
 import os
 import signal
-import sys
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from commands import call_command
 from forked import run_python
-
-from conformance.checks.expectations import loading
-from conformance.run import hosting
-from conformance.run.session import Session
 
 TOY = Path(__file__).parents[1] / "toy"
 COMMAND = ("-c", "from conformance.app.cli import main; main()")
@@ -38,7 +28,7 @@ def _own_cache(monkeypatch, tmp_path_factory):
 
 
 class Finished:
-    """A command that is over: exit code, what it wrote, and the folder it ran in."""
+    """A process that is over: exit code, what it wrote, and the folder it ran in."""
 
     def __init__(self, process, folder):
         self.code = process.returncode
@@ -71,13 +61,11 @@ def environment(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def in_folder(tmp_path_factory):
-    """The ``conformance`` command in a folder and process, for what several tests look at."""
+    """The ``conformance`` command in a folder, for what several tests look at."""
 
     def of(folder):
-        environment = _environment(tmp_path_factory)
-
         def run(*arguments, **variables):
-            given = {**environment, **variables}
+            given = {**_environment(tmp_path_factory), **variables}
             words = (*COMMAND, *arguments)
             return Finished(run_python(words, cwd=folder, env=given, timeout=300), folder)
 
@@ -106,41 +94,9 @@ def start(environment, tmp_path):
     return call
 
 
-def in_process(arguments, folder, environment):
-    """The ``conformance`` command on toys, in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(TOY)
-        patch.setattr(Session, "run", Session.run)  # the plugin replaces it
-        patch.delitem(sys.modules, "toy_plugin", raising=False)  # it reads variables when imported
-        toys = EntryPoint("toy", "toy_plugin", "mlx_conformance")
-        patch.setattr(hosting, "_entry_points", lambda: [toys])
-        patch.setattr(loading, "OWN", TOY / "known")
-        return Finished(call_command(arguments, folder, environment), folder)
-
-
 @pytest.fixture
-def finished(tmp_path):
-    """Makes of what ``call_command`` gives an object with the folder."""
-    return lambda process: Finished(process, tmp_path)
-
-
-@pytest.fixture
-def conformance(environment, tmp_path, apart):
-    """The ``conformance`` command; in a process of its own with workers, or with other plugins."""
-
-    def run(*arguments, **variables):
-        given = {**environment, **variables}
-        workers = "--jobs" in arguments and arguments[arguments.index("--jobs") + 1] != "1"
-        if workers or given.get("PYTHONPATH") != str(TOY) or "TOY_PLUGIN" in given:
-            return apart(*arguments, **variables)
-        return in_process(arguments, tmp_path, given)
-
-    return run
-
-
-@pytest.fixture
-def apart(start):
-    """The ``conformance`` command in a process of its own."""
+def conformance(start):
+    """The ``conformance`` command."""
 
     def run(*arguments, **variables):
         return start(*COMMAND, *arguments, **variables)
@@ -148,24 +104,15 @@ def apart(start):
     return run
 
 
-def _toy_run(command):
-    def run(*arguments, **variables):
-        jobs = [] if "--jobs" in arguments else ["--jobs", "1"]
-        return command("run", "--engine", "toy", *jobs, *arguments, **variables)
-
-    return run
-
-
 @pytest.fixture
 def toy_run(conformance):
     """``conformance run`` on toy families; in one process by default."""
-    return _toy_run(conformance)
 
+    def run(*arguments, **variables):
+        jobs = [] if "--jobs" in arguments else ["--jobs", "1"]
+        return conformance("run", "--engine", "toy", *jobs, *arguments, **variables)
 
-@pytest.fixture
-def toy_run_apart(apart):
-    """The same in a process of its own, which a family may end."""
-    return _toy_run(apart)
+    return run
 
 
 @pytest.fixture
@@ -175,7 +122,7 @@ def suite(start):
     def run(*arguments, **variables):
         return start(
             *("-m", "pytest", "--pyargs", "conformance.suite", "-p", "no:cacheprovider"),
-            *("--assert=plain", "--conformance-engine", "toy"),
+            *("--conformance-engine", "toy"),
             *arguments,
             **variables,
         )

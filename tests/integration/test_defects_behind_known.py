@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import mlx.core as mx
 import pytest
-from shared_oracles import shared_store
 
 from conformance.app.pytest_plugin.setup import make_setup
 from conformance.app.run_settings import Settings
@@ -194,14 +193,14 @@ def setup():
 @pytest.fixture(scope="module")
 def play(setup, tmp_path_factory):
     """Plays a pair's case, with what it plants or without."""
-    alone = FamilyStore(tmp_path_factory.mktemp("families"), oracle_key)
+    store = FamilyStore(tmp_path_factory.mktemp("families"), oracle_key)
 
     @functools.cache
     def played(pair, *, planting):
         case = CaseId.parse(f"{pair.case}/float32/{pair.seed}")
         hits = Hits()
         registry = planted(setup.registry, pair, hits) if planting else setup.registry
-        session = Session(registry, store=alone if pair.alone else shared_store())
+        session = Session(registry, store=store)
         known = setup.expectations
         released = known.apply(session.run(case, only=pair.only))
         mended = Mending(session).play(case, released, *known.to_mend(released))

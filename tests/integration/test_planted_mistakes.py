@@ -1,7 +1,4 @@
-"""A mistake in a copy of mlx-lm: every output says the same of it first, and says where it is.
-
-By day one in the batch and one in the single stream; the others are nightly.
-"""
+"""A mistake in a copy of mlx-lm: every output says the same of it first, and says where it is."""
 
 import html
 import importlib.util
@@ -108,15 +105,7 @@ def planted(mistake, folder):
     return folder
 
 
-DAY = (
-    "all rows rotate from the offset of row 0",
-    "a single stream that forgets a token of its prompt",
-)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.nightly] * (n not in DAY)) for n in MISTAKES]
-)
+@pytest.mark.parametrize("name", MISTAKES)
 def test_every_output_begins_with_the_same_sentence(name, conformance, tmp_path):
     mistake = MISTAKES[name]
     path = str(planted(mistake, tmp_path / "library"))  # and no toys

@@ -2,7 +2,6 @@
 
 import ast
 import json
-import os
 import re
 import subprocess
 import sys
@@ -10,8 +9,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from commands import call_command
-from shared_oracles import share
 
 from conformance.app.cli.main import group
 from conformance.tools.repro.refusing import Reason
@@ -32,8 +29,17 @@ CASE = "mlx_lm/mamba/ragged/float32/0"
 
 @pytest.fixture
 def repro(tmp_path):
-    share(os.environ["XDG_CACHE_HOME"])
-    return lambda *words: call_command(["repro", *words], tmp_path, {**os.environ})
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "conformance", "repro", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=200,
+            check=False,
+        )
+
+    return run
 
 
 def imported(text):

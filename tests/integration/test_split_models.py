@@ -5,7 +5,6 @@ import os
 import signal
 
 import pytest
-from shared_oracles import shared_store
 
 from conformance.core.faults.declaration import Hits
 from conformance.core.verdict import CaseId, Verdict
@@ -26,8 +25,7 @@ SPLIT = (
 
 @pytest.fixture(scope="module")
 def session():
-    registry = registry_with_faults(engines=("mlx_lm", *SPLIT))
-    yield Session(registry, tier=tier("quick"), store=shared_store())
+    yield Session(registry_with_faults(engines=("mlx_lm", *SPLIT)), tier=tier("quick"))
     groups().discard()
 
 

@@ -5,11 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
-from commands import call_command
 from forked import run_python, start_python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SCENARIOS = ("ragged", "staggered")
+SCENARIOS = ("ragged", "staggered", "cancelled")
 
 
 def call(*arguments):
@@ -19,8 +18,7 @@ def call(*arguments):
 
 
 def command(*arguments):
-    """The command in this process; in a folder without modules that it could import."""
-    return call_command(arguments, EXAMPLES, {**os.environ})
+    return call("-c", "from conformance.app.cli import main; main()", *arguments)
 
 
 def verdicts(trace, vectors):
@@ -38,7 +36,7 @@ def vectors(tmp_path_factory):
     chosen = [word for name in SCENARIOS for word in ("--scenario", name)]
     done = command("golden", "export", folder, "--family", "llama", *chosen)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("llama: 2 scenarios\n")
+    assert done.stdout.startswith("llama: 3 scenarios\n")
     return folder
 
 
@@ -64,7 +62,7 @@ def test_a_foreign_engine_that_is_right(vectors, trace):
 def test_what_it_says(vectors, trace):
     done = command("golden", "judge", trace, "--vectors", vectors)
     assert done.returncode == 0
-    assert done.stdout.splitlines()[-1] == "OK: 2 cases"
+    assert done.stdout.splitlines()[-1] == "OK: 3 cases"
     assert "not played" not in done.stderr
 
 
@@ -123,7 +121,7 @@ def test_a_message_has_five_parts(vectors, trace, tmp_path):
     assert done.returncode == 1
     assert done.stdout.startswith("diverged: plain_mlx_lm/llama/ragged/float32/0\n  what:     ")
     assert f"rerun:    conformance golden judge {path} --vectors {vectors}" in done.stdout
-    assert done.stdout.splitlines()[-1] == "FAILED: 1 of 2 cases"
+    assert done.stdout.splitlines()[-1] == "FAILED: 1 of 3 cases"
 
 
 def refused(done):

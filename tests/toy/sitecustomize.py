@@ -7,17 +7,11 @@ workers too. So here no library is loaded and ``Session.run`` follows a script (
 import os
 import sys
 from importlib.metadata import EntryPoint
-from pathlib import Path
 
 from conformance.run import hosting
 
 PLUGIN = os.environ.get("TOY_PLUGIN", "toy_plugin")
 hosting._entry_points = lambda: [EntryPoint("toy", PLUGIN, "mlx_conformance")]
+
 if os.environ.get("TOY_EXITS_EARLY") and "own_process" in " ".join(sys.orig_argv):
     sys.exit(os.environ["TOY_EXITS_EARLY"])
-
-if PLUGIN == "toy_plugin":
-    # What is known of real libraries says nothing of toys, and takes as long to read as their run.
-    from conformance.checks.expectations import loading
-
-    loading.OWN = Path(__file__).parent / "known"

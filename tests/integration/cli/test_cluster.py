@@ -23,43 +23,11 @@ FAULT = "mlx_lm/A9.filter-keeps-the-first-rows"
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """The address of a scheduler, and its two workers' processes; the last test kills one."""
-    with cluster_in(tmp_path_factory.mktemp("cluster")) as made:
+@pytest.fixture
+def cluster(tmp_path):
+    """The address of a scheduler, and its two workers' processes."""
+    with cluster_in(tmp_path / "cluster") as made:
         yield made
-
-
-def searched(tmp_path, *options):
-    """``conformance explore`` or ``audit power`` on the cluster, to its end."""
-    command = [sys.executable, "-m", "conformance", *options]
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "COLUMNS": "200"}
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-
-
-def test_two_workers_explore_with_a_seed_each_and_a_cause_is_shown_once(cluster, tmp_path):
-    address, _ = cluster
-    found = tmp_path / "found.jsonl"
-    chosen = ("--family", "llama", "--fault", FAULT, "--minutes", "0.25", "--json", str(found))
-    done = searched(tmp_path, "explore", *chosen, "--cluster", address)
-    assert done.returncode == 1, done.stdout + done.stderr
-    units = [json.loads(line) for line in found.read_text().splitlines()]
-    assert sorted(unit["unit"]["seed"] for unit in units) == [0, 1]
-    causes = [
-        cause_of(found) for unit in units for found in msgspec.convert(unit, Explored).discoveries
-    ]
-    assert len(set(causes)) == len(causes) > 0
-    assert sum(unit["again"] for unit in units) > 0  # the other worker found it, too
-
-
-def test_faults_are_tried_by_the_workers(cluster, tmp_path):
-    address, _ = cluster
-    chosen = ("--fault", FAULT, "--family", "llama", "--family", "mamba2")
-    done = searched(tmp_path, "audit", "power", *chosen, "--cluster", address)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "all               1       1         0" in done.stdout
 
 
 def run(tmp_path, name, *options):
@@ -92,3 +60,35 @@ def test_a_killed_workers_cases_are_played_again_and_the_results_are_those_of_on
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert said.startswith("4 cases of 2 families")
     assert "100 machines with 8 workers each play them once in" in said
+
+
+def searched(tmp_path, *options):
+    """``conformance explore`` or ``audit power`` on the cluster, to its end."""
+    command = [sys.executable, "-m", "conformance", *options]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "COLUMNS": "200"}
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+
+def test_two_workers_explore_with_a_seed_each_and_a_cause_is_shown_once(cluster, tmp_path):
+    address, _ = cluster
+    found = tmp_path / "found.jsonl"
+    chosen = ("--family", "llama", "--fault", FAULT, "--minutes", "0.5", "--json", str(found))
+    done = searched(tmp_path, "explore", *chosen, "--cluster", address)
+    assert done.returncode == 1, done.stdout + done.stderr
+    units = [json.loads(line) for line in found.read_text().splitlines()]
+    assert sorted(unit["unit"]["seed"] for unit in units) == [0, 1]
+    causes = [
+        cause_of(found) for unit in units for found in msgspec.convert(unit, Explored).discoveries
+    ]
+    assert len(set(causes)) == len(causes) > 0
+    assert sum(unit["again"] for unit in units) > 0  # the other worker found it, too
+
+
+def test_faults_are_tried_by_the_workers(cluster, tmp_path):
+    address, _ = cluster
+    chosen = ("--fault", FAULT, "--family", "llama", "--family", "mamba2")
+    done = searched(tmp_path, "audit", "power", *chosen, "--cluster", address)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all               1       1         0" in done.stdout

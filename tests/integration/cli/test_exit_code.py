@@ -16,8 +16,8 @@ CRASHED = "crashed before its work was done (signal SIGSEGV)"
 
 
 @pytest.mark.parametrize("command", ["show", "explain"])
-def test_a_case_that_crashes_the_process_ends_in_a_sentence(apart, command):
-    done = apart(command, CASE)
+def test_a_case_that_crashes_the_process_ends_in_a_sentence(conformance, command):
+    done = conformance(command, CASE)
     assert done.code == 128 + signal.SIGSEGV, done
     last = done.err.splitlines()[-1]
     assert last.startswith(SENTENCE.format(f"{command} {CASE}", CRASHED))
@@ -30,15 +30,15 @@ def test_a_case_that_crashes_the_process_ends_in_a_sentence(apart, command):
     ("arguments", "code"),
     [(("toy/calm/ragged/float32/0",), 0), (("toy/broken/ragged/float32/0",), 1), (("no",), 2)],
 )
-def test_every_other_end_is_the_command_s_own(apart, arguments, code):
-    done = apart("show", *arguments)
+def test_every_other_end_is_the_command_s_own(conformance, arguments, code):
+    done = conformance("show", *arguments)
     assert done.code == code, done
     assert "code of a model" not in done.err
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_model_that_exits_by_0_fails_the_run(toy_run_apart, jobs):
-    done = toy_run_apart("--jobs", jobs, "--json", "r.jsonl", TOY_FAMILIES="quitting")
+def test_a_model_that_exits_by_0_fails_the_run(toy_run, jobs):
+    done = toy_run("--jobs", jobs, "--json", "r.jsonl", TOY_FAMILIES="quitting")
     if jobs == "2":
         assert done.code == 1, done
         assert done.verdicts()["quitting/ragged"] == "crash"
@@ -49,15 +49,15 @@ def test_a_model_that_exits_by_0_fails_the_run(toy_run_apart, jobs):
     assert done.verdicts("r.jsonl.partial") == {"quitting/repeat": "exact"}
 
 
-def test_what_a_model_does_when_python_ends_changes_no_exit_code(toy_run_apart):
-    done = toy_run_apart(TOY_FAMILIES="late")
+def test_what_a_model_does_when_python_ends_changes_no_exit_code(toy_run):
+    done = toy_run(TOY_FAMILIES="late")
     assert done.code == 1, done
     assert "FAILED: 1 of 3 cases not as expected" in done.out
     assert "code of a model" not in done.err
 
 
-def test_any_command_whose_process_exits_by_0_fails(apart):
-    done = apart("show", "toy/quitting/ragged/float32/0", TOY_FAMILIES="quitting")
+def test_any_command_whose_process_exits_by_0_fails(conformance):
+    done = conformance("show", "toy/quitting/ragged/float32/0", TOY_FAMILIES="quitting")
     assert done.code == 70, done
 
 

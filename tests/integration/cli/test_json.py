@@ -9,6 +9,7 @@ import time
 from datetime import UTC, datetime
 
 import jsonschema
+import pytest
 
 from conformance.report.jsonl import published_schema
 
@@ -28,10 +29,11 @@ def test_each_case_is_a_line_of_the_published_schema(toy_run):
     }
 
 
-def test_each_line_has_the_command_and_the_date_of_its_run(toy_run):
-    done = toy_run("--family", "[bt]*", "--json", "r.jsonl")
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_each_line_has_the_command_and_the_date_of_its_run(toy_run, jobs):
+    done = toy_run("--family", "[bt]*", "--jobs", jobs, "--json", "r.jsonl")
     (found,) = {tuple(result["invocation"].items()) for result in done.results()}
-    assert dict(found)["command"].endswith("--family '[bt]*' --json r.jsonl")
+    assert dict(found)["command"].endswith(f"--family '[bt]*' --jobs {jobs} --json r.jsonl")
     started = datetime.fromisoformat(dict(found)["started"])
     assert 0 <= (datetime.now(UTC) - started).total_seconds() < 100
 
@@ -47,6 +49,13 @@ def test_a_file_of_an_older_version_and_one_of_a_newer_are_read(toy_run, conform
         text = "".join(json.dumps(line) + "\n" for line in (header, *results))
         (tmp_path / f"{name}.jsonl").write_text(text)
         assert conformance("report", f"{name}.jsonl").code == 0
+
+
+def test_lines_have_the_order_of_the_selection_however_workers_finish(toy_run):
+    done = toy_run("--family", "[cqt]*", "--jobs", "2", "--json", "r.jsonl", TOY_SECONDS="0.02")
+    families = [r["family"] for r in done.results()]
+    assert families == sorted(families)
+    assert [r["scenario"] for r in done.results()[:3]] == ["repeat", "ragged", "staggered"]
 
 
 def test_nothing_else_is_left(toy_run):

@@ -17,6 +17,13 @@ def test_a_quiet_run_shows_failures_and_its_last_line(toy_run):
     assert "totals" not in bad.out
 
 
+def test_a_verbose_run_shows_each_case_with_workers_too(toy_run):
+    done = toy_run(*FAMILIES, "--verbose", "--jobs", "2")
+    lines = {line.split("  ")[0] for line in done.out.splitlines() if "/float32/0  0.50 s" in line}
+    assert len(lines) == 6, done
+    assert {"exact: toy/calm/staggered/float32/0", "diverged: toy/broken/ragged/float32/0"} < lines
+
+
 def test_a_verbose_run_shows_every_family(toy_run):
     names = " ".join(f"calm{n:02}" for n in range(25))
     scenario = ("--scenario", "repeat")

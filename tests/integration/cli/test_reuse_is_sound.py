@@ -2,8 +2,7 @@
 
 One run in a small environment of its own is right; then one thing is changed, before the next run
 or during the first one. The next run must play the case again. What a new kind of input needs is a
-row of a table; the rows of one are tried in turn. Settings and machines have their tables in
-``unit/reference/test_surroundings.py``.
+row of a table. Settings and machines have their tables in ``unit/reference/test_surroundings.py``.
 """
 
 import compileall
@@ -202,11 +201,10 @@ def append_new(path):
     path.touch()
 
 
-def test_what_changed_between_runs_plays_the_case_again(kept):
-    for what, change in CHANGES.items():
-        change(kept)
-        assert kept.played(), what
-    assert not kept.played(), "nothing changed"
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_changed_between_runs_plays_the_case_again(kept, what):
+    CHANGES[what](kept)
+    assert kept.played()
 
 
 DURING = {
@@ -220,17 +218,13 @@ DURING = {
 }
 
 
-def test_what_changes_during_a_run_leaves_nothing_to_use(small):
+@pytest.mark.parametrize("what", DURING)
+def test_what_changes_during_a_run_leaves_nothing_to_use(small, what):
     """Nobody knows then which of the two was run; fresh results are kept, too."""
-    options = ["--engine", "mlx_lm", "--family", "llama", "--fresh"]
-    before = "an earlier run"
-    for what, change in DURING.items():
-        (small.folder / "once.py").write_text(change)
-        assert small.played(*options), before
-        assert not (small.folder / "once.py").exists(), "the change was made"
-        options, before = options[:4], what
-    assert small.played(), before
-    assert not small.played(), "nothing changed"
+    (small.folder / "once.py").write_text(DURING[what])
+    assert small.played("--engine", "mlx_lm", "--family", "llama", "--fresh")
+    assert not (small.folder / "once.py").exists(), "the change was made"
+    assert small.played()
 
 
 def test_a_family_of_the_users_own_is_played_again_with_its_config(small):
@@ -251,14 +245,15 @@ UNSEEN = {
 }
 
 
-def test_code_of_the_users_is_played_each_time(kept, tmp_path):
+@pytest.mark.parametrize("what", UNSEEN)
+def test_code_of_the_users_is_played_each_time(kept, what, tmp_path):
     """Of what it does not all is seen: it asks the time, the folder, another process."""
     for path in kept.user.iterdir():
         if path.is_file():
             shutil.copy(path, tmp_path)  # the folder of the run
-    for what, options in UNSEEN.items():
-        assert kept.played(*options), what
-        assert kept.played(*options), what
+    options = UNSEEN[what]
+    assert kept.played(*options)
+    assert kept.played(*options)
     assert not kept.played(), "what was kept without it still holds"
 
 

@@ -82,9 +82,11 @@ def conformance_faults():
 """
 
 
-def test_what_code_of_others_prints_is_no_command_to_the_terminal_and_no_answer(apart, tmp_path):
+def test_what_code_of_others_prints_is_no_command_to_the_terminal_and_no_answer(
+    conformance, tmp_path
+):
     (tmp_path / "noisy.py").write_text(NOISY)
-    done = apart("show", "toy/calm/ragged/float32/0", "-p", "noisy", "--json")
+    done = conformance("show", "toy/calm/ragged/float32/0", "-p", "noisy", "--json")
     assert done.code == 0, done
     assert done.err == "\\x1b[2Jloud\n\\x1b]0;title\\x07\n"
     assert json.loads(done.out)["verdict"] == "exact"

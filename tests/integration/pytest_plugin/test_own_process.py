@@ -31,9 +31,9 @@ def known(tmp_path):
     return write
 
 
-def test_the_process_of_the_run_goes_on(toy_run_apart, known, tmp_path):
+def test_the_process_of_the_run_goes_on(toy_run, known, tmp_path):
     log = tmp_path / "log"
-    done = toy_run_apart(*known(), TOY_LOG=str(log))
+    done = toy_run(*known(), TOY_LOG=str(log))
     assert done.code == 0, done
     assert set(done.verdicts().items()) == {
         ("fatal/repeat", "exact"),
@@ -49,20 +49,20 @@ def test_the_process_of_the_run_goes_on(toy_run_apart, known, tmp_path):
     assert played["toy/fatal/repeat/float32/0"] == played["toy/fatal/staggered/float32/0"]
 
 
-def test_by_an_entry_that_does_not_say_so_the_run_ends(toy_run_apart, known):
-    assert toy_run_apart(*known(ends="false")).code == 128 + signal.SIGSEGV
+def test_by_an_entry_that_does_not_say_so_the_run_ends(toy_run, known):
+    assert toy_run(*known(ends="false")).code == 128 + signal.SIGSEGV
 
 
-def test_what_no_longer_ends_its_process_has_the_verdict_that_it_gives(toy_run_apart, known):
-    done = toy_run_apart(*known(family="broken"))
+def test_what_no_longer_ends_its_process_has_the_verdict_that_it_gives(toy_run, known):
+    done = toy_run(*known(family="broken"))
     assert done.code == 1
     assert done.verdicts()["broken/ragged"] == "diverged"
     assert "deadly: wants crash, got diverged" in done.out
 
 
-def test_one_that_hangs_is_ended_with_its_process(toy_run_apart, known, tmp_path):
+def test_one_that_hangs_is_ended_with_its_process(toy_run, known, tmp_path):
     log = tmp_path / "log"
-    done = toy_run_apart(*known(family="stuck"), "--timeout", "4", TOY_LOG=str(log))
+    done = toy_run(*known(family="stuck"), "--timeout", "4", TOY_LOG=str(log))
     assert done.verdicts()["stuck/ragged"] == "hang"
     (line,) = [line for line in log.read_text().splitlines() if "ragged" in line]
     with pytest.raises(ProcessLookupError):
@@ -86,10 +86,8 @@ def test_one_that_hangs_is_ended_with_its_process(toy_run_apart, known, tmp_path
     ],
     ids=["exit", "full"],
 )
-def test_a_process_that_cannot_begin_is_no_failure_of_the_engine(
-    toy_run_apart, known, early, got, cause
-):
-    done = toy_run_apart(*known(), TOY_EXITS_EARLY=early)
+def test_a_process_that_cannot_begin_is_no_failure_of_the_engine(toy_run, known, early, got, cause):
+    done = toy_run(*known(), TOY_EXITS_EARLY=early)
     assert done.code == 1
     (crash,) = [r for r in done.results() if r["verdict"] == "crash"]
     (evidence,) = [e for e in crash["evidence"] if e["check"] == "harness"]

@@ -31,15 +31,20 @@ def test_another_distribution_is_respected(suite, tmp_path):
     assert families_by_process(log) == [{"calm"}, {"calm"}]
 
 
-def test_a_crashed_worker_is_a_verdict_and_the_one_in_its_place_goes_on(suite):
-    """It does not wait for a second item for ever."""
-    options = ("--conformance-family", "fatal", "--conformance-family", "quiet", "-n", "1")
+def test_a_crashed_worker_is_a_verdict_and_the_others_go_on(suite):
+    options = ("--conformance-family", "fatal", "--conformance-family", "calm", "-n", "2")
     done = suite(*options, "--conformance-json", "r.jsonl")
     assert done.code == 1, done
     assert "1 failed, 5 passed" in done.out
     assert "crash: toy/fatal/ragged/float32/0" in done.out
     assert done.verdicts()["fatal/ragged"] == "crash"
     assert done.verdicts()["fatal/staggered"] == "exact"
+
+
+def test_a_replaced_worker_does_not_wait_for_a_second_item_for_ever(suite):
+    options = ("--conformance-family", "fatal", "--conformance-family", "quiet", "-n", "1")
+    done = suite(*options)
+    assert "1 failed, 5 passed" in done.out, done
 
 
 def test_a_crash_that_is_expected_passes(suite, tmp_path):

@@ -10,9 +10,8 @@ import pytest
 
 
 @pytest.fixture
-def power(apart):
-    """Each in a process of its own, which keeps the registry."""
-    return lambda *arguments: apart("audit", "power", "--family", "calm", *arguments)
+def power(conformance):
+    return lambda *arguments: conformance("audit", "power", "--family", "calm", *arguments)
 
 
 def outcomes(done, name="r.jsonl"):

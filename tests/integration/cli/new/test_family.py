@@ -1,7 +1,4 @@
-"""``conformance new family``, with the real libraries.
-
-One test climbs the whole ladder, in a process of its own; the others a few rungs, in this one.
-"""
+"""``conformance new family``, with the real libraries."""
 
 import json
 import shutil
@@ -9,10 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from commands import call_command
-
-from conformance.app.cli.new import family
-from conformance.run.registry import Registry
 
 TESTS = Path(__file__).parents[3]
 CONFIGS = TESTS / "configs"
@@ -20,31 +13,14 @@ CONFIGS = TESTS / "configs"
 BREACH = ("mask=mask)", 'mask="causal" if length > 1 else None)')
 
 
-RUNGS = ("repeat", "batch_of_one", "identical", "ragged")
-
-
 @pytest.fixture
-def apart(apart):
+def conformance(conformance):
     """The command with the libraries that are installed, not with toys."""
-    return partial(apart, PYTHONPATH="", TRANSFORMERS_VERBOSITY="error")
+    return partial(conformance, PYTHONPATH="", TRANSFORMERS_VERBOSITY="error")
 
 
-@pytest.fixture
-def conformance(monkeypatch, tmp_path, environment, finished):
-    """The same in this process, with a ladder of few rungs."""
-    whole = Registry.scenarios_for
-
-    def few(self, engine, family):
-        return tuple(one for one in whole(self, engine, family) if one.name in RUNGS)
-
-    monkeypatch.setattr(Registry, "scenarios_for", few)
-    monkeypatch.setattr(family, "in_processes", lambda work, items, **_: map(work, items))
-    del environment["PYTHONPATH"]
-    return lambda *words: finished(call_command(words, tmp_path, environment))
-
-
-def test_a_config_becomes_a_family_that_climbs_the_ladder(apart):
-    done = apart("new", "family", CONFIGS / "Qwen3-8B.json", "--out", "mine.json")
+def test_a_config_becomes_a_family_that_climbs_the_ladder(conformance):
+    done = conformance("new", "family", CONFIGS / "Qwen3-8B.json", "--out", "mine.json")
     assert done.code == 0, done
     assert done.out.splitlines()[-1].startswith("OK: 25 rungs, all as expected")
     made = json.loads((done.folder / "mine.json").read_text())
@@ -97,29 +73,28 @@ def test_a_model_that_sees_is_made_from_a_folder(conformance):
         ('{"model_type": "qwen3"}', "mine.json: mlx_lm: the config lacks 'hidden_size'"),
     ],
 )
-def test_what_cannot_be_built_is_one_sentence_and_writes_nothing(
-    content, message, conformance, tmp_path
-):
-    (tmp_path / "mine.json").write_text(content)
+def test_what_cannot_be_built_is_one_sentence_and_writes_nothing(content, message, conformance):
+    folder = conformance("--version").folder
+    (folder / "mine.json").write_text(content)
     done = conformance("new", "family", "mine.json", "--out", "out.json")
     assert done.code == 2, done
     assert done.err.startswith(f"conformance: {message}")
     assert len(done.err.splitlines()) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.json"]
+    assert [path.name for path in folder.iterdir()] == ["mine.json"]
 
 
-def test_a_file_that_is_there_is_not_written_over_and_force_replaces_a_family(
-    conformance, tmp_path
-):
-    config = CONFIGS / "Qwen3-8B.json"
-    for name in ("mine.json", "mine.report.md"):
-        shutil.copy(
-            TESTS.parent / "conformance/plugins/mlx_lm/families/llama.json", tmp_path / name
-        )
-    make = ("new", "family", config, "--out", "mine.json", "--no-ladder")
-    done = conformance(*make)
+def test_a_file_that_is_there_is_not_written_over(conformance):
+    folder = conformance("--version").folder
+    shutil.copy(CONFIGS / "Qwen3-8B.json", folder)
+    done = conformance("new", "family", "Qwen3-8B.json")
     assert done.code == 2, done
-    assert "mine.json: exists already; name another file with --out" in done.err
+    assert "Qwen3-8B.json: exists already; name another file with --out" in done.err
+
+
+def test_force_replaces_a_family(conformance):
+    make = ("new", "family", CONFIGS / "Qwen3-8B.json", "--out", "mine.json", "--no-ladder")
+    assert conformance(*make).code == 0
+    assert conformance(*make).code == 2
     done = conformance(*make, "--force")
     assert done.code == 0, done
     assert {path.name for path in done.folder.iterdir()} == {"mine.json", "mine.report.md"}
@@ -169,11 +144,11 @@ def test_the_file_of_a_model_is_found_beside_its_config_and_inputs_that_never_ma
     )
 
 
-def test_a_model_that_kills_its_process_is_reported(apart, tmp_path):
+def test_a_model_that_kills_its_process_is_reported(conformance, tmp_path):
     source = (CONFIGS / "small_model.py").read_text()
     deadly = source.replace("rows, length", "os.abort()\n        rows, length", 1)
     (tmp_path / "fatal.py").write_text(deadly.replace("import mlx", "import os\n\nimport mlx", 1))
-    done = apart("new", "family", "fatal.py", "--out", "out.json")
+    done = conformance("new", "family", "fatal.py", "--out", "out.json")
     assert done.code == 2, done
     assert "its process crashed while the tiny model was built or run" in done.err.splitlines()[-1]
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".py"] == []
