@@ -9,10 +9,8 @@ import importlib.metadata
 import importlib.util
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -27,7 +25,6 @@ from conformance.run.registry import build_registry
 from conformance.scenarios import LADDER
 from conformance.scenarios.served import SERVED_SCENARIOS
 from conformance.tools.explore.corpus import CORPUS
-from conformance.tools.repro import trying
 from conformance.tools.repro.code import WIDTH
 from conformance.tools.repro.known_scripts import found_before, written
 from conformance.tools.repro.search import gathered
@@ -158,20 +155,6 @@ def written_problem(setup, entry, made, *, active):
     said = "".join((ast.get_docstring(ast.parse(text)) or "").split())
     unsaid = [place[0] for place in PLACE.finditer(entry.where) if place[0] not in said]
     return f"its docstring does not name {unsaid}" if unsaid else ""
-
-
-@pytest.fixture(autouse=True)
-def _forked(monkeypatch):
-    """Scripts that are written are tried in processes that need not import the library."""
-
-    def call(command, *, cwd, env, timeout, **_):
-        assert command[1:-1] == ["-P", "-s"]
-        return run_python(
-            command[-1:], cwd=cwd, env={**env, "PYTHONSAFEPATH": "1"}, timeout=timeout
-        )
-
-    ways = SimpleNamespace(run=call, TimeoutExpired=subprocess.TimeoutExpired)
-    monkeypatch.setattr(trying, "subprocess", ways)
 
 
 @pytest.fixture(scope="module")
