@@ -29,7 +29,14 @@ def _padded() -> Iterator[str]:
         ([[1, 2, 3, 4], [5, 6]], [{"lengths": [3, 1], "right_padding": [0, 2]}]),
     ):
         model = StubModel(base, lambda: [cache.KVCache()])
-        generator = generate.BatchGenerator(model, max_tokens=4)
+        # No default is read, so that a mutant of one is not taken for tested.
+        generator = generate.BatchGenerator(
+            model,
+            max_tokens=4,
+            completion_batch_size=4,
+            prefill_batch_size=4,
+            prefill_step_size=8,
+        )
         prepare = mock.patch.object(
             cache.BatchKVCache, "prepare", autospec=True, side_effect=cache.BatchKVCache.prepare
         )
