@@ -20,11 +20,13 @@ from conformance.app.pytest_plugin.setup import make_setup
 from conformance.app.run_settings import Settings
 from conformance.checks.expectations import Defect, load_expectations
 from conformance.core.errors import NoScriptError
+from conformance.core.processes import Done
 from conformance.core.verdict import CaseId, Verdict
 from conformance.run.registry import build_registry
 from conformance.scenarios import LADDER
 from conformance.scenarios.served import SERVED_SCENARIOS
 from conformance.tools.explore.corpus import CORPUS
+from conformance.tools.repro import trying
 from conformance.tools.repro.code import WIDTH
 from conformance.tools.repro.known_scripts import found_before, written
 from conformance.tools.repro.search import gathered
@@ -155,6 +157,19 @@ def written_problem(setup, entry, made, *, active):
     said = "".join((ast.get_docstring(ast.parse(text)) or "").split())
     unsaid = [place[0] for place in PLACE.finditer(entry.where) if place[0] not in said]
     return f"its docstring does not name {unsaid}" if unsaid else ""
+
+
+@pytest.fixture(autouse=True)
+def _forked(monkeypatch):
+    """Scripts that are written are tried in processes that need not import the library."""
+
+    def call(command, *, seconds, folder, environment):
+        assert command[1:-1] == ["-P", "-s"]
+        safe = {**environment, "PYTHONSAFEPATH": "1"}
+        done = run_python(command[-1:], cwd=folder, env=safe, timeout=seconds)
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    monkeypatch.setattr(trying, "run_to_end", call)
 
 
 @pytest.fixture(scope="module")
