@@ -74,6 +74,8 @@ def guarded_call(function: Callable[..., bytes], *arguments: Any, limits: Limits
         last = _last_line(folder / _PRINTED)
         if not (folder / _BEGUN).exists():
             raise NotBegunError(last)
+        if code == -signal.SIGKILL and not why:  # what the system does where memory is short
+            why = "takes more memory than the machine has left, or was killed by a user"
         ended = f"ends its process by {describe_exit(code)}"
         raise EndedError(why or (f"{ended} ({last})" if last else ended))
 

@@ -9,6 +9,7 @@ from conformance.scenarios import engine_sampling, lengthy, stop_tokens
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
     IN_PIECES,
+    LASTING,
     LONG,
     MEDIUM,
     ONE,
@@ -87,18 +88,24 @@ def _slot_reuse(brief: Brief) -> list[Schedule]:
 
 
 def _wide(brief: Brief) -> list[Schedule]:
-    lengths = (SHORT, TWO)
+    # Each row has a prompt and a length of its own: rows that were mixed up must not look alike.
+    lengths = [SHORT, TWO, *range(SHORT + 1, SHORT + max(WIDTHS) - 1)]
     return [
         at_once(
             f"of_{width}",
             *(
-                text_request(brief, f"r{i}", lengths[i % 2], variant=i // 2 % 2, max_tokens=2)
+                text_request(brief, f"r{i}", _within(brief, lengths[i]), variant=i, max_tokens=2)
                 for i in range(width)
             ),
             options=EngineOptions(prefill_batch_size=width, completion_batch_size=width),
         )
         for width in WIDTHS
     ]
+
+
+def _within(brief: Brief, length: int) -> int:
+    """The length, or a shorter one if the model has few positions."""
+    return length if brief.longest is None else min(length, brief.longest - LASTING)
 
 
 def _threads(brief: Brief) -> list[Schedule]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -125,7 +126,7 @@ def requests_of(
     outputs: int | Iterable[int] = OUTPUT,
     **more: Any,
 ) -> list[Request]:
-    """Requests with the shared prompts of these lengths.
+    """Requests with the shared prompts of these lengths; no two prompts are equal.
 
     Args:
         lengths: by the requests' names; without names, a request is named ``r`` and its length.
@@ -134,10 +135,13 @@ def requests_of(
     """
     named = lengths if isinstance(lengths, Mapping) else {f"r{n}": n for n in lengths}
     most = [outputs] * len(named) if isinstance(outputs, int) else outputs
-    return [
-        text_request(brief, name, length, max_tokens=out, **more)
-        for (name, length), out in zip(named.items(), most, strict=True)
-    ]
+    before: Counter[int] = Counter()
+    requests = []
+    for (name, length), out in zip(named.items(), most, strict=True):
+        variant = before[length]
+        requests.append(text_request(brief, name, length, variant=variant, max_tokens=out, **more))
+        before[length] += 1
+    return requests
 
 
 def unlike(

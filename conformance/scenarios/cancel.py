@@ -37,10 +37,12 @@ def _queued(brief: Brief) -> Schedule:
         (
             together(*requests),
             together(
-                text_request(brief, "next", MEDIUM, max_tokens=3), when=gone("c", removed=True)
+                text_request(brief, "next", MEDIUM, variant=2, max_tokens=3),
+                when=gone("c", removed=True),
             ),
             together(
-                text_request(brief, "last", SHORT, max_tokens=3), when=gone("next", removed=True)
+                text_request(brief, "last", SHORT, variant=2, max_tokens=3),
+                when=gone("next", removed=True),
             ),
         ),
         (
@@ -87,12 +89,13 @@ def _prefill_all(brief: Brief) -> Schedule:
                 when=gone("alone", removed=True),
             ),
             together(
-                text_request(brief, "b", LONG),
+                text_request(brief, "b", LONG, variant=1),
                 text_request(brief, "c", MEDIUM),
                 when=produced("beside", 1),
             ),
             together(
-                text_request(brief, "next", MEDIUM, max_tokens=3), when=gone("b", removed=True)
+                text_request(brief, "next", MEDIUM, variant=1, max_tokens=3),
+                when=gone("b", removed=True),
             ),
         ),
         (
@@ -111,7 +114,10 @@ def _decode(brief: Brief) -> Schedule:
         "decode",
         (
             together(*requests),
-            together(text_request(brief, "next", LONG, max_tokens=3), when=gone("b", removed=True)),
+            together(
+                text_request(brief, "next", LONG, variant=1, max_tokens=3),
+                when=gone("b", removed=True),
+            ),
         ),
         (
             Removal(("a",), produced("a", 1)),

@@ -70,7 +70,7 @@ def _lasting(brief: Brief) -> Schedule:
 def _ended(brief: Brief, name: str, weigh: Weigh) -> Schedule:
     """A short row's cache is kept after the batch has ended: it must hold only its own part."""
     rows = [
-        text_request(brief, f"row_{row}", length, variant=row // 3, max_tokens=FEW)
+        text_request(brief, f"row_{row}", length, variant=row, max_tokens=FEW)
         for row, length in enumerate(LENGTHS)
     ]
     return at_once(name, *rows, weigh=weigh)

@@ -80,8 +80,9 @@ def traffic(
 def draw_rows(brief: Brief, choices: Choices, scale: Scale) -> list[Request]:
     """The first row, which lasts, and all others, with lengths, prompts and limits of their own.
 
-    In each half one prompt has one token, and one row ends at its first. Limits are used again when
-    each was used once; lengths only where a model has few positions.
+    In each half one prompt has one token, and one row ends at its first. Two prompts differ in
+    their last token only. Limits are used again when each was used once; lengths only where a model
+    has few positions.
     """
     count = scale.first + scale.second
     room = scale.longest
@@ -96,10 +97,20 @@ def draw_rows(brief: Brief, choices: Choices, scale: Scale) -> list[Request]:
         lengths[scale.first + 1] = room // 3
     limits[scale.first // 3] = limits[-2] = 1
     limits[0], limits[scale.first - 1] = scale.lasting, high
-    return [
+    rows = [
         text_request(brief, f"r{i}", length, variant=i, max_tokens=limits[i])
         for i, length in enumerate(lengths)
     ]
+    one, other = max(range(scale.first - 1), key=lengths.__getitem__), scale.first - 1
+    rows[other] = _near_twin(brief, rows[one], rows[other])
+    return rows
+
+
+def _near_twin(brief: Brief, one: Request, other: Request) -> Request:
+    """``other`` with the prompt of ``one``, but for its last token."""
+    low, high = brief.tokens
+    last = next(t for t in range(low, high) if t != one.prompt[-1])
+    return replace(other, prompt=(*one.prompt[:-1], last), media=one.media)
 
 
 _TOGETHER = -1
@@ -173,7 +184,13 @@ def stopping(
         if lasts:
             return replace(request, stop=(begun, (never,)))
         match = tokens[max(0, end - choices.integer(1, 6)) : end]
-        stop = (((tokens[0], never), match), (match, (never,)), (begun, (never,), match), (match,))
+        several = [(never, token) for token in tokens[:3]]
+        stop = (
+            ((tokens[0], never), match),
+            (match, (never,)),
+            (begun, (never,), *several, match),
+            (match,),
+        )
         return replace(request, stop=stop[kind % 4])
 
     return dress

@@ -44,6 +44,7 @@ def test_the_answer_is_what_the_function_returns():
     [
         (os.abort, (), LIMITS, "ends its process by signal SIGABRT"),
         (signal.raise_signal, (signal.SIGSEGV,), LIMITS, "ends its process by signal SIGSEGV"),
+        (signal.raise_signal, (signal.SIGKILL,), LIMITS, "takes more memory than the machine has"),
         (os._exit, (3,), LIMITS, "ends its process by exit status 3"),
         (os._exit, (0,), LIMITS, "ends its process by exit status 0"),
         (time.sleep, (60,), Limits(0.5, 2**30), "takes more than 0.5 seconds"),
