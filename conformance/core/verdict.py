@@ -15,6 +15,7 @@ from conformance.core.errors import ResultError
 from conformance.core.invocation import Invocation
 from conformance.core.picture import Picture
 from conformance.core.plain_text import is_plain
+from conformance.core.schedule import Schedule
 from conformance.core.user_files import typed_json
 
 MOST_FINDINGS = 40
@@ -190,7 +191,8 @@ class CaseResult(msgspec.Struct, frozen=True):
     schedules of the scenario that are not in the run's tier. ``key`` is a hash of everything the
     case depends on, if known; ``reused`` means that the result is from an earlier run with the same
     key. ``mended`` is the case with its defects mended; ``unmended`` are ids of defects without a
-    mend, which may hide others. ``exercised`` are the capabilities that the case used.
+    mend, which may hide others. ``exercised`` are the capabilities that the case used. ``smallest``
+    is the smallest schedule that was found to fail like a failed workload.
     """
 
     case: str
@@ -223,6 +225,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     mended: MendedResult | None = None
     unmended: tuple[str, ...] = ()
     exercised: tuple[str, ...] = ()
+    smallest: Schedule | None = None
 
     @property
     def right_once_mended(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.explanation import Explanation
-from conformance.report.message import broken_rules, new_verdict, worst
+from conformance.report.message import NEEDS, broken_rules, new_verdict, worst
 from conformance.report.symptoms import Symptom, beginning, blame, places, shared_place, symptom
 
 MANY = 5
@@ -237,6 +237,7 @@ def headline(
     # If the single stream is wrong, the batch's first difference from it means nothing.
     why = _brief(beginning(explanation) if explanation and not alone else _what(first))
     sentences = [f"{who}: {failing} {where}: {why}."]
+    sentences += [f"It {f.what}." for f in first.evidence if f.check == NEEDS]
     if alone:
         sentences.append(f"{ODD_ONE_OUT.capitalize()}.")
     if worst(first) and any(finding.known for result in cases for finding in result.evidence):

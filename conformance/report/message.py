@@ -13,7 +13,10 @@ RULE = "expectations"
 DIAGNOSIS = "diagnosis"
 """The check name of the finding that decides between model and engine."""
 
-ASIDE = (RULE, DIAGNOSIS)
+NEEDS = "needs"
+"""The check name of the finding that says what a workload needs to fail."""
+
+ASIDE = (RULE, DIAGNOSIS, NEEDS)
 """The check names of findings that say nothing about the run itself."""
 
 UNKNOWN_CAUSE = "not known; `conformance show` prints the whole evidence"
@@ -129,7 +132,7 @@ def _expected_and_got(result: CaseResult, finding: Finding | None) -> str:
 
 def _cause(result: CaseResult, finding: Finding | None) -> str:
     likely = (finding.cause if finding else "") or _default_cause(result)
-    diagnoses = [found.what for found in result.evidence if found.check == DIAGNOSIS]
+    diagnoses = [found.what for found in result.evidence if found.check in (DIAGNOSIS, NEEDS)]
     at_fault = [what for what in diagnoses if not what.startswith("undecided")]
     return "; ".join([likely, *at_fault])
 

@@ -15,6 +15,7 @@ from conformance.core.mends import Mend
 from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.run.diagnosis import diagnose
 from conformance.run.mending import Mending
+from conformance.run.needs import with_needs
 from conformance.run.session import Session
 
 _Entries = tuple[Sequence[Defect], Sequence[Defect]]
@@ -62,11 +63,14 @@ class CaseJudge:
         return self.compared(self._mending.play(case, result, *self._entries(self._known, result)))
 
     def diagnosed(self, case: CaseId, result: CaseResult) -> CaseResult:
-        """A judged result; a failed case is compared with engines right by construction."""
+        """A judged result; a failed case is compared with engines right by construction.
+
+        Of a failed workload it is said what it needs to fail.
+        """
         failed = not result.expected and not result.verdict.good
         if not failed or result.verdict is Verdict.HANG:
             return result
-        return diagnose(self._session, case, result)
+        return with_needs(self._session, case, diagnose(self._session, case, result))
 
     def judged_again(self, result: CaseResult) -> CaseResult | None:
         """An earlier result by the current expectations; ``None`` if the mends have changed."""

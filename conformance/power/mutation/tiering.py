@@ -20,22 +20,30 @@ from conformance.run.tiers import Choice, Globs, Tier
 QUICK_RATE = 0.98
 """The least part of the full ladder's kills that the quick tier keeps."""
 
-# Their outcome depends on the engine and the kind of cache, not on the model; or they are long.
+# Their outcome depends on the engine and the kind of cache, not on the model; or they are long; or
+# a workload has what is in them.
 OF_KINDS: Globs = {
-    "cancelled": ("decode_of_eight",),
+    "cancelled": ("decode*", "every_stage", "longest_in_decode", "prefill*", "queued"),
     "chunked": ("long",),
-    "early_finish": ("defaults", "of_eight", "stop_tokens"),
+    "early_finish": ("*",),
+    "equal_length": ("*",),
     "held": ("*",),
+    "identical": ("*",),
     "invalid": ("*",),
     "kept": ("*",),
     "prefix_caching": ("*",),
     "quantized": ("*turbo*",),
     "ragged": ("long",),
     "samplers": ("*",),
+    "slot_reuse": ("*",),
     "speculative": ("*",),
+    "staggered": ("*",),
     "stop_sequences": ("*",),
     "structured": ("*",),
     "threads": ("*",),
+    "traffic": ("few_slots",),
+    "traffic_options": ("*",),
+    "wide": ("of_9", "of_17", "of_33"),
     "window": ("even", "turns"),
 }
 _MEDIA = re.compile("image|audio|video")

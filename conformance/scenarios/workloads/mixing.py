@@ -36,7 +36,8 @@ class Scale:
         longest: tokens of the longest prompt.
         limits: the smallest and the largest limit of a request that does not end at once.
         lasting: the first row's limit; all of the first half arrives while it decodes.
-        one_padded: the second half has prompts of one length, but for one that is shorter.
+        one_padded: the second half has prompts of one length, but for one that is shorter, and is
+            left alone at last.
     """
 
     first: int
@@ -92,10 +93,10 @@ def draw_rows(brief: Brief, choices: Choices, scale: Scale) -> list[Request]:
     low, high = scale.limits
     limits = _cycled(choices, range(low, high), count)
     lengths[scale.first // 2] = lengths[scale.first + 1] = 1
+    limits[scale.first // 3] = limits[-2] = 1
     if scale.one_padded:
         lengths[scale.first :] = [room // 2] * scale.second
-        lengths[scale.first + 1] = room // 3
-    limits[scale.first // 3] = limits[-2] = 1
+        lengths[scale.first + 1], limits[scale.first + 1] = room // 3, high
     limits[0], limits[scale.first - 1] = scale.lasting, high
     rows = [
         text_request(brief, f"r{i}", length, variant=i, max_tokens=limits[i])

@@ -17,7 +17,7 @@ from conformance.scenarios.workloads.mixing import Scale, draw_rows, ends_of, st
 
 _SMALL = Scale(first=13, second=4, groups=(1, 3), longest=33, limits=(3, 12), lasting=30)
 _LARGE = Scale(
-    first=32, second=7, groups=(6, 9), longest=40, limits=(8, 19), lasting=24, one_padded=True
+    first=29, second=5, groups=(10, 12), longest=40, limits=(7, 13), lasting=18, one_padded=True
 )
 _SEVERAL = 3  # steps
 _QUEUES = frozenset({Capability.SLOTS, Capability.LATE_JOIN})
@@ -27,7 +27,7 @@ _DEFAULT_STOPS = frozenset({Capability.STOP, Capability.DEFAULTS})
 
 def _traffic(brief: Brief) -> list[Schedule]:
     few = EngineOptions(prefill_step_size=PIECE, prefill_batch_size=2, completion_batch_size=4)
-    many = EngineOptions(prefill_batch_size=8, completion_batch_size=32)
+    many = EngineOptions(prefill_batch_size=10, completion_batch_size=32)
     return [_mixed(brief, "few_slots", 1, _SMALL, few), _mixed(brief, "many", 2, _LARGE, many)]
 
 
