@@ -124,6 +124,8 @@ UNLIKELY = Sampler(
 )
 # The smallest nucleus holds only the best token; another row's would hold more, or none.
 NUCLEUS = Sampler("library", {"temp": 0.7, "top_p": 0.01})
+# The same where many tokens may be likely, and the smallest nucleus has several.
+BEST = replace(NUCLEUS, args=NUCLEUS.args | {"top_k": 1})
 # Buffers of a row's tokens grow by this many (mlx_lm/models/cache.py:1469).
 STEP = 256
 OF_DEFAULTS = frozenset({Capability.DEFAULTS, Capability.PROCESSORS, Capability.LATE_JOIN})
@@ -143,9 +145,7 @@ def default_schedules(brief: Brief) -> list[Schedule]:
         found += _compared(brief)
     if Capability.DEFAULTS in brief.capabilities:
         found += [_of_engine(brief, "engines_xtc", UNLIKELY)]
-        # If many tokens are equally likely, the smallest nucleus has several.
-        best = replace(NUCLEUS, args=NUCLEUS.args | {"top_k": 1})
-        found += [_of_engine(brief, "engines_top_p", best)]
+        found += [_of_engine(brief, "engines_top_p", BEST)]
     return found
 
 

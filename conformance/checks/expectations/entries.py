@@ -48,7 +48,7 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
         schedules: for a scenario, the only schedules that may fail; any if absent. A case that runs
             none of them is not concerned.
         other_seeds: scenarios that are right with seed 0, and may show it with other weights and
-            prompts, with any numeric verdict.
+            prompts, with any numeric verdict; workloads with any verdict.
         by_time: timing-dependent (threads or clients): affected cases may pass.
         ends_process: its cases end the process that runs them: as released, each is run in its own
             process.
@@ -138,7 +138,8 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def anyhow_in(self, scenario: str) -> bool:
         """Whether the scenario is a workload, in which it may show with any verdict or none."""
         unnamed = scenario not in self.verdicts
-        return unnamed and self.in_workloads and bool(self.verdicts) and is_workload(scenario)
+        shown = bool(self.verdicts or self.other_seeds)
+        return unnamed and self.in_workloads and shown and is_workload(scenario)
 
     def _names(self, result: CaseResult) -> bool:
         """Whether the scenario may show it with the seed of the case."""
@@ -178,11 +179,12 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """Whether the defect, if it shows, has exactly its verdict.
 
         Other seeds mean other weights and prompts, and lower precision means more noise: then a
-        numeric verdict may differ, or the defect may stay hidden; so may defects of the oracle.
-        Everything else is fixed.
+        numeric verdict may differ, or the defect may stay hidden; so may defects of the oracle, and
+        all in workloads, whose requests are drawn. Everything else is fixed.
         """
         surely = result.seed == 0 and matches(result.dtype, self.dtypes)
-        return surely or not MAY_HIDE.issuperset(self.wanted(result.scenario))
+        drawn = is_workload(result.scenario)
+        return surely or not (drawn or MAY_HIDE.issuperset(self.wanted(result.scenario)))
 
     def wanted(self, scenario: str) -> tuple[Verdict, ...]:
         """The verdicts of which a case in this scenario must have one."""

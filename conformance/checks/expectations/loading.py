@@ -68,10 +68,10 @@ def _with_hidden(folder: Path, entries: Sequence[Defect]) -> tuple[Defect, ...]:
             raise ExpectationError(
                 f"{folder}: entry {entry.id!r}: field 'behind' names no entry: {min(unknown)!r}"
             )
-        if not entry.verdicts and entry.id not in named:
+        if not entry.verdicts and not entry.other_seeds and entry.id not in named:
             raise ExpectationError(
-                f"{folder}: entry {entry.id!r}: field 'verdicts' is empty, and it is in the field "
-                "'behind' of no other entry"
+                f"{folder}: entry {entry.id!r}: fields 'verdicts' and 'other_seeds' are empty, and "
+                "it is in the field 'behind' of no other entry"
             )
     return tuple(
         msgspec.structs.replace(e, hidden_in={name: families[name] for name in e.behind})

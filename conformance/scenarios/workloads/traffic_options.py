@@ -13,7 +13,7 @@ from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.choices import Choices, Seeded
-from conformance.scenarios.engine_sampling import NUCLEUS, SECOND, UNLIKELY, bias
+from conformance.scenarios.engine_sampling import BEST, SECOND, UNLIKELY, bias
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.workloads.mixing import Dress, Scale, draw_rows, stopping, traffic
 
@@ -58,7 +58,7 @@ def _choosing(brief: Brief, choices: Choices, options: EngineOptions) -> Dress:
         if samples and choices.integer(0, 2):
             seeded = Sampler("seeded", {"temperature": 0.8, "seed": number})
             ranked = Sampler("rank", {"rank": 1 + number % 3})
-            sampler = choices.pick((seeded, ranked, NUCLEUS, UNLIKELY))
+            sampler = choices.pick((seeded, ranked, BEST, UNLIKELY))
         return replace(request, processors=processors, sampler=sampler)
 
     return dress

@@ -1,10 +1,12 @@
-"""qwen4_exp computes the padding of a row that is left alone in its batch.
+"""qwen4_exp computes padding: of a row that is left alone, and of a piece of one column.
 
 Its recurrent state, hyper-connections and n-grams know nothing of padding:
 mlx_vlm/models/qwen4_exp/language.py:1626 prefills the rows of a batch one by one, each without its
 padding, but only where there are two or more. A padded row whose longer neighbours were cancelled
 while they were prefilled goes through with its padding. Fixed by asking for a batch cache, not for
-two rows.
+two rows. And mlx_vlm/models/qwen3_5/language.py:1815 takes a piece of one column, such as the first
+of prompts of one and of two tokens, for a decode step, whose n-grams know nothing of padding.
+Fixed by prefilling such a piece as any other.
 """
 
 import sys
@@ -54,22 +56,28 @@ def build() -> LanguageModel:
 def main() -> int:
     model = build()
 
-    def short(rows: list[list[int]], padding: list[int]) -> mx.array:
-        """Logits of the last token of the last row."""
+    def short(rows: list[list[int]], padding: list[int], width: int = 64) -> mx.array:
+        """Logits of the last token of the last row, prefilled in pieces of that width."""
         cache = ar._make_cache(model, padding)
         delta = mx.zeros((len(rows), 1), mx.int32)
         real = mx.cumsum(mx.arange(len(rows[0])) >= mx.array(padding)[:, None], axis=1)
         positions = mx.stack([mx.maximum(real - 1, 0)] * 3)
-        given = {"position_ids": positions, "rope_deltas": delta}
-        return model(mx.array(rows), cache=cache, **given).logits[-1, -1]
+        for start in range(0, len(rows[0]), width):
+            piece = slice(start, start + width)
+            given = {"position_ids": positions[..., piece], "rope_deltas": delta}
+            logits = model(mx.array(rows)[:, piece], cache=cache, **given).logits
+        return logits[-1, -1]
 
     want, padded = short([SHORT], [0]), [0] * PAD + SHORT
     beside = mx.abs(short([LONG, padded], [0, PAD]) - want).max().item()
     alone = mx.abs(short([padded], [PAD]) - want).max().item()
+    first = short([[7, 8], [0, 50]], [0, 1], width=1)
+    column = mx.abs(first - short([[50]], [0])).max().item()
     print(f"mlx-vlm {version('mlx-vlm')}, qwen4_exp: prefill of 5 tokens behind {PAD} of padding")
     print(f"against them without padding: expected 0; beside a longer row {beside:.3g}")
     print(f"in a batch of its own {alone:.3g}")
-    return 1 if alone > 1e-3 else 0
+    print(f"prefill of one token beside two, in pieces of one: expected 0, got {column:.3g}")
+    return 1 if max(alone, column) > 1e-3 else 0
 
 
 if __name__ == "__main__":

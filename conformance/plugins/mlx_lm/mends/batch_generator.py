@@ -10,7 +10,7 @@ from mlx_lm import sample_utils
 from mlx_lm.models import cache as caches
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
+from conformance.core.faults.patching import Patch, Right, after, before, replace, together, wrap
 from conformance.core.mends import mend
 
 # The attribute `mlx_lm.generate` is the function of the same name.
@@ -45,6 +45,23 @@ def unknown_uids_are_refused(hits: Hits) -> Patch:
         before(_generate.BatchGenerator, "remove", check),
         before(_generate.BatchGenerator, "extract_cache", check),
     )
+
+
+@mend("more-rows-than-slots")
+def prompts_in_prefill_have_slots(hits: Hits) -> Patch:
+    """As many prompts are let in as have a slot beside the rows that decode or are prefilled."""
+    name = "prefill_batch_size"
+
+    def room(self: Any) -> int:
+        size = int(vars(self)[name])
+        free: int = self.completion_batch_size - len(self._generation_batch)
+        hits.hit_if(free < size and len(self._prompt_batch) and self._unprocessed_sequences)
+        return min(size, free)
+
+    def keep(self: Any, size: int) -> None:
+        vars(self)[name] = size
+
+    return replace(_generate.BatchGenerator, name, property(room, keep))
 
 
 @mend("finished-caches-hold-the-batch")

@@ -83,7 +83,16 @@ class Rows:
     def whole(self) -> Patch:
         """What has an image is not cut: no part of an image can see the rest of it."""
         decoder = part(f"models.{self._family}.language").LanguageModel
-        return replace(decoder, "chunked_prefill_policy", self._may_cut)
+        model = part(f"models.{self._family}").Model
+        return together(
+            replace(decoder, "chunked_prefill_policy", self._may_cut),
+            # Asked before the decoder's, by generate_step alone, which still cuts nothing.
+            replace(model, "chunked_prefill_policy", self._never),
+        )
+
+    @staticmethod
+    def _never(_: Any = None, **__: Any) -> bool:
+        return False
 
     @staticmethod
     def _may_cut(_: Any = None, **given: Any) -> bool:

@@ -140,3 +140,22 @@ def one_mrope_row_has_its_own_offset(hits: Hits) -> Patch:
     families = ("qwen2_vl", "qwen2_5_vl", "qwen3_5", *_KEEPING)
     modules = [part(f"models.{family}.language") for family in families]
     return wrap_each(modules, "cache_position_offset", own_offset(hits))
+
+
+def deltas_of_these_rows(hits: Hits, decoder: Any) -> Patch:
+    """A prefill that is given no rope deltas has none: those kept are of another batch's rows."""
+
+    def call(right: Right, self: Any, inputs: mx.array, *args: Any, **options: Any) -> Any:
+        kept, rows = self._rope_deltas, len(inputs)
+        if options.get("rope_deltas") is None and kept is not None and len(kept) not in {1, rows}:
+            hits.hit_if(len(kept) < rows)
+            self._rope_deltas = mx.zeros((rows, 1), mx.int32)
+        return right(self, inputs, *args, **options)
+
+    return wrap(decoder, "__call__", call)
+
+
+@mend("minicpmo-deltas-of-other-rows")
+def minicpmo_has_no_deltas(hits: Hits) -> Patch:
+    """Prompts, whose positions are plain, take no deltas of the rows that decoded before them."""
+    return deltas_of_these_rows(hits, part("models.qwen3_vl.language").LanguageModel)

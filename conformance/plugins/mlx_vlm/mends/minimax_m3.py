@@ -11,6 +11,7 @@ from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend
 from conformance.plugins.mlx_vlm.library_parts import part
+from conformance.plugins.mlx_vlm.mends.kept_positions import deltas_of_these_rows
 
 
 @mend("minimax-m3-not-causal", "minimax-m3-not-causal-text", "minimax-m3-not-causal-media")
@@ -77,6 +78,12 @@ def _positions_of_rows(hits: Hits, concerned: Any) -> Patch:
         return right(self, inputs, *args, **options)
 
     return wrap(part("models.minimax_m3_vl.language").MiniMaxM3Model, "__call__", called)
+
+
+@mend("minimax-m3-deltas-of-other-rows", "minimax-m3-deltas-of-other-rows-media")
+def a_prefill_has_its_own_deltas(hits: Hits) -> Patch:
+    """Prompts, whose positions are plain, take no deltas of the rows prefilled before them."""
+    return deltas_of_these_rows(hits, part("models.minimax_m3_vl.language").LanguageModel)
 
 
 @mend("minimax-m3-blocks-of-columns", "minimax-m3-blocks-of-columns-media")

@@ -57,45 +57,73 @@ def blocks_are_joined_with_padding(hits: Hits) -> Patch:
     return after(language, "_create_qwen3_5_attention_mask", masked)
 
 
-@mend("qwen4-exp-one-padded-row")
-def one_row_runs_without_its_padding(hits: Hits) -> Patch:
-    """A padded row that is alone in its batch runs without its padding, as beside another row."""
+@mend("qwen4-exp-one-padded-row", "qwen4-exp-one-padded-column")
+def rows_run_without_their_padding(hits: Hits) -> Patch:
+    """Rows run without their padding also where there is one row, or a piece of one column."""
     language = part("models.qwen4_exp.language")
     arrays = cache_class("ArraysCache")
 
     def call(right: Right, self: Any, inputs: mx.array, **options: Any) -> Any:
-        cache, length = options.get("cache") or [], inputs.shape[1]
+        cache, (count, length) = options.get("cache") or [], inputs.shape
         offset = cache[self.fa_idx].offset if cache else 0
-        found: Any = offset.min().item() if isinstance(offset, mx.array) else 0
-        pad = min(max(-found, 0), length)
-        if len(inputs) > 1 or length == 1 or not pad or options.get("hidden_sink") is not None:
+        before: Any = (-offset).tolist() if isinstance(offset, mx.array) else [0]
+        pads = [min(max(each, 0), length) for each in before]
+        by_library = count > 1 and length > 1
+        if by_library or not any(pads) or options.get("hidden_sink") is not None:
             return right(self, inputs, **options)
         hits.hit()
-        embedded = options.pop("inputs_embeds", None)
-        embedded = self.embed_tokens(inputs) if embedded is None else embedded
+        given = options.pop("inputs_embeds", None)
+        embedded = self.embed_tokens(inputs) if given is None else given
+        positions = options.pop("position_ids", None)
         offsets = [getattr(entry, "offset", None) for entry in cache]
-        out = mx.zeros_like(embedded[:, pad:])
-        if pad < length:
-            rows = [
-                language._extract_row_cache(entry, 0)
+        found, rows = [], []
+        for row, pad in enumerate(pads):
+            own = slice(row, row + 1)
+            caches = [
+                language._extract_row_cache(entry, row)
                 if isinstance(entry, arrays)
-                else entry.extract(0)
+                else entry.extract(row)
                 for entry in cache
             ]
-            ids = options.pop("position_ids", None)
-            options |= {"cache": rows, "mask": None}
-            ids = ids if ids is None else ids[..., pad:]
-            out = right(
-                self, inputs[:, pad:], inputs_embeds=embedded[:, pad:], position_ids=ids, **options
-            )
-            cache[:] = [type(old).merge([row]) for old, row in zip(cache, rows, strict=True)]
+            out = mx.zeros_like(embedded[own, pad:])
+            if pad < length:
+                options |= {"cache": caches, "mask": None, "inputs_embeds": embedded[own, pad:]}
+                ids = positions if positions is None else positions[..., own, pad:]
+                out = right(self, inputs[own, pad:], position_ids=ids, **options)
+            else:
+                _begin_n_grams(self.layers, caches)
+            found.append(mx.pad(out, [(0, 0), (pad, 0), (0, 0)]))
+            rows.append(caches)
+        if min(pads) < length:
+            cache[:] = [type(old).merge([*new]) for old, *new in zip(cache, *rows, strict=True)]
         for entry, old in zip(cache, offsets, strict=True):
             if isinstance(entry, arrays) and entry.left_padding is not None:
                 entry.left_padding = entry.left_padding - length
             language._restore_batch_padding_metadata(entry, old, length)
-        return mx.pad(out, [(0, 0), (pad, 0), (0, 0)])
+        return mx.concatenate(found)
 
-    return wrap(language.Qwen4ExpModel, "__call__", call)
+    def decode(right: Right, self: Any, inputs: mx.array, *, cache: Any, **options: Any) -> Any:
+        offset = cache[self.model.fa_idx].offset
+        if not isinstance(offset, mx.array) or not (offset < 0).any().item():
+            return right(self, inputs, cache=cache, **options)
+        skipped = options.pop("skip_logits", False)
+        out = self.model(inputs, cache=cache, **options)
+        tied = self.args.tie_word_embeddings
+        head = self.model.embed_tokens.as_linear if tied else self.lm_head
+        return language.LanguageModelOutput(logits=None if skipped else head(out))
+
+    return together(
+        wrap(language.Qwen4ExpModel, "__call__", call),
+        wrap(language.LanguageModel, "_batch_invariant_decode", decode),
+    )
+
+
+def _begin_n_grams(layers: list[Any], caches: list[Any]) -> None:
+    """The n-grams of a row that has no token yet begin behind an end, as the library has them."""
+    for layer, entry in zip(layers, caches, strict=True):
+        if "ple" in layer and isinstance(entry, cache_class("ArraysCache")) and entry[3] is None:
+            n_grams = layer.ple.ple_embedding
+            entry[3] = mx.full((1, n_grams.context_len), n_grams.eos_token_id, dtype=mx.int64)
 
 
 @mend("apc-qwen4-exp-states-of-right-padding")

@@ -125,9 +125,10 @@ def test_without_verdicts_it_is_behind_another_entry(load):
     first, second = load(GOOD.replace(line, f'{line}behind = ["hidden"]\n', 1) + hidden).defects
     assert (first.hides("plamo2"), second.verdicts) == (("hidden",), {})
     with pytest.raises(
-        ExpectationError, match=r"'hidden': field 'verdicts' is empty, and it is in"
+        ExpectationError, match=r"'hidden': fields 'verdicts' and 'other_seeds' are empty, and it"
     ):
         load(GOOD + hidden)
+    load(GOOD + hidden + 'other_seeds = ["traffic"]\n')
 
 
 def test_an_id_is_unique_in_the_folder(load):

@@ -242,6 +242,20 @@ def test_a_workload_that_is_wrong_with_all_mended_is_not_known():
     assert not any(finding.known for finding in found.evidence)
 
 
+def test_a_defect_that_a_workload_must_show_may_hide_with_another_seed():
+    entry = defect(verdicts={"traffic": Verdict.CRASH})
+    assert those_expected(entry, scenario="traffic") == {Verdict.CRASH}
+    assert those_expected(entry, scenario="traffic", seed=1) >= GOOD | {Verdict.CRASH}
+
+
+def test_a_defect_of_other_seeds_alone_is_mended_in_every_workload():
+    entry = defect(verdicts={}, other_seeds=("traffic",))
+    for seed in (0, 1):
+        wrong = case("protocol", scenario="traffic", seed=seed)
+        assert Expectations((entry,)).to_mend(wrong)[0] == (entry,)
+    assert not expected(case("protocol", scenario="ragged", seed=1), entry)
+
+
 def test_an_entry_outside_of_workloads_excuses_none():
     mended = MendedResult(Verdict.EXACT, ("lost-state",), ("many",), 0.1)
     wrong = msgspec.structs.replace(case(scenario="traffic"), mended=mended)
