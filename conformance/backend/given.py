@@ -10,7 +10,7 @@ import numpy as np
 from conformance.backend.sampling import SamplerFn
 from conformance.core.trace import Claim, TokenEvent
 
-WHAT = "logprobs of a token that no sampler was given, or another token of them"
+WHAT = "tokens that were chosen from other logprobs than are reported"
 # Of a row's bits, and its token.
 _Key = tuple[int, int]
 
@@ -49,7 +49,7 @@ class RecordedSampler:
         holds = kept[key] > 0
         if holds:
             kept.subtract([key])
-        return Claim(WHAT, str(int(not holds)), "0", holds)
+        return Claim(WHAT, "0", str(int(not holds)), holds)
 
     def _read(self) -> None:
         for logprobs, tokens in self._calls:

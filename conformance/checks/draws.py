@@ -12,7 +12,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,7 +24,9 @@ from conformance.core.verdict import Finding, Verdict
 ALARM = 1e7
 # Equally probable bins of all that could be drawn, from the likeliest tokens to the unlikeliest.
 _BINS = 16
-# How often a token might depend on an earlier one.
+# Temperatures that rows might have instead of theirs, as factors.
+_TEMPERATURES = (0.5, 0.75, 1.33, 2.0)
+# How often a token might depend on an earlier one, or be any.
 _SHARES = (0.05, 0.2, 0.6)
 # Of the places of draws within their tokens' probabilities.
 _SEED = 1
@@ -124,12 +126,23 @@ def drawn(play: Play, trace: Trace) -> list[list[Draw]]:
 
 
 def fits(draws: Sequence[Draw], rows: Iterable[Sequence[Draw]]) -> float:
-    """Log10 of how much likelier the places are in some uneven distribution than in the even one.
+    """Log10 of how much likelier the tokens are by other probabilities than the oracle's.
 
-    Of all draws, and of single rows.
+    Their places are uneven, in all draws or in single rows; the temperature is another one; or some
+    tokens are any tokens of the vocabulary.
     """
     each = _average([_uneven(row) for row in rows])
-    return _average([_uneven(draws), each])
+    other = _average([_at_temperature(draws, temperature) for temperature in _TEMPERATURES])
+    strays = _mixed([1 / len(draw.logits) / draw.probability for draw in draws])
+    return _average([_uneven(draws), each, other, strays])
+
+
+def _at_temperature(draws: Sequence[Draw], temperature: float) -> float:
+    found = 0.0
+    for draw in draws:
+        moved = replace(draw, logits=draw.logits / np.float32(temperature))
+        found += math.log10(moved.probability / draw.probability)
+    return found
 
 
 def _uneven(draws: Sequence[Draw]) -> float:

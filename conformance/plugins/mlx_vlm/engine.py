@@ -146,7 +146,8 @@ class MlxVlmEngine(Engine):
         }
         events = tuple(self._event(r) for r in responses)
         if self._sampler is not None:
-            self._claims += [self._sampler.claim(event) for event in events]
+            reported = [event for event in events if event.logprobs is not None]
+            self._claims += [self._sampler.claim(event) for event in reported]
         claims, self._claims = tuple(self._claims), []
         return StepOutput(
             events,

@@ -215,6 +215,11 @@ PROOFS = {
         "a history of more than 256 tokens": Fake(schedules=short_prompts),
         "a penalty over a prompt in pieces": PREFILLS_WHOLE,
     },
+    "distributions": LATE_JOIN
+    | {
+        "64 rows in one decode call": ONE_BY_ONE,
+        "equal rows that draw different tokens": Fake(schedules=greedy),
+    },
     "structured": {
         "a row with a grammar beside a free one": ONE_BY_ONE,
         "a grammar that forbade the likeliest token": Fake(schedules=without_processors),
