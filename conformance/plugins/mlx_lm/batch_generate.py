@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from mlx_lm.generate import BatchGenerator, BatchResponse, batch_generate
 
-from conformance.backend.given import recorded
+from conformance.backend.recorded_sampler import recorded
 from conformance.core.counted import Clock, Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from conformance.backend.cache_entries import arrays, leaves
-from conformance.backend.given import RecordedSampler
+from conformance.backend.recorded_sampler import RecordedSampler
 from conformance.backend.redrawing import ComparedSampler
 from conformance.core.counted import Clock, Counted, Pace
 from conformance.core.engine_options import EngineOptions

@@ -17,7 +17,7 @@ import mlx.core as mx
 from mlx_lm.generate import BatchGenerator
 
 from conformance.backend.cache_entries import arrays, leaves
-from conformance.backend.given import RecordedSampler
+from conformance.backend.recorded_sampler import RecordedSampler
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.schedule import Stage

@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 
 from conformance.backend.cache_entries import floating
-from conformance.backend.given import RecordedSampler, recorded
+from conformance.backend.recorded_sampler import RecordedSampler, recorded
 from conformance.backend.sampling import ForcedSampler
 from conformance.backend.weighing import pending_edges, weigh
 from conformance.core.counted import Counted

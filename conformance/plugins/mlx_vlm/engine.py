@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
-from conformance.backend.given import RecordedSampler, recorded
+from conformance.backend.recorded_sampler import RecordedSampler, recorded
 from conformance.backend.weighing import pending_edges
 from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission

@@ -34,7 +34,8 @@ def followed(subject: Subject, engine: type[Engine], schedule: Schedule, trace: 
         found = noise(schedule.requests[0].request_id, FEW_RUNS)
         steps = max(len(stream.tokens) for stream in want.values())
         level = float(max(found.full.max(), found.top.max()))
-        return Envelope(*[np.full(steps, level, np.float32)] * 2, found.floor, few=True)
+        flat = np.full(steps, level, np.float32)
+        return Envelope(flat, flat, found.floor, few=True)
 
     def wider(name: str) -> list[Callable[[], Envelope]]:
         own = [functools.partial(noise, name, runs) for runs in (PERTURBED_RUNS, THOROUGH_RUNS)]
@@ -74,11 +75,11 @@ def _streams(subject: Subject, schedule: Schedule, trace: Trace) -> Mapping[str,
         return Stream(tokens[request.request_id], table, None, FinishReason.LENGTH)
 
     first = schedule.requests[0]
-    want = stream(first, alone(first, tokens[first.request_id]))
-    assert want.logprobs is not None
+    table = alone(first, tokens[first.request_id])
+    want = stream(first, table)
     again = passed(first, want.tokens, options=options)
     found, _ = numerics.settle(
-        lambda noise: numerics.deviation(again, want.logprobs, noise),
+        lambda noise: numerics.deviation(again, table, noise),
         subject.oracle.floor_envelope(want, options),
         [
             functools.partial(subject.oracle.noise_along, first, options, want, runs=runs)

@@ -50,13 +50,13 @@ def play(choose=None, *, temp=1.0, at_once=False):
     return dataclasses.replace(script, schedule=schedule, traces=(trace,), want=want)
 
 
-def told(choose, **more):
+def failed_tests(choose, **more):
     return [finding.what.partition(":")[0] for finding in check_draws(play(choose, **more))]
 
 
 @pytest.mark.parametrize("more", [{}, {"temp": 2.0}, {"at_once": True}])
 def test_right_draws_are_right(more):
-    assert told(None, **more) == []
+    assert failed_tests(None, **more) == []
 
 
 def greedy(tables, noise, tokens):
@@ -107,12 +107,14 @@ OF_STEPS = "rows do not draw independently of their earlier steps"
     ],
 )
 @pytest.mark.parametrize("at_once", [False, True])
-def test_each_defect_is_told_by_its_test(choose, what, at_once):
-    assert what in told(choose, at_once=at_once)
+def test_each_defect_is_found_by_its_test(choose, what, at_once):
+    assert what in failed_tests(choose, at_once=at_once)
 
 
 def test_the_temperature_is_that_of_the_row():
-    assert FITS in told(lambda tables, noise, _: np.argmax(tables + noise, axis=-1), temp=0.3)
+    assert FITS in failed_tests(
+        lambda tables, noise, _: np.argmax(tables + noise, axis=-1), temp=0.3
+    )
 
 
 def test_rows_that_draw_nothing_and_runs_that_failed_are_left_out():

@@ -1,4 +1,4 @@
-"""Draws of real engines with planted defects: each is told, and by the check that is meant."""
+"""Draws of real engines with planted defects: each is found, and by the check that is meant."""
 
 import functools
 import importlib
@@ -100,12 +100,12 @@ SCHEDULES = [("mlx_lm", "shared"), ("mlx_lm", "own"), ("mlx_lm", "late"), ("mlx_
 @pytest.mark.parametrize(
     "noise", [one_key_for_all_rows, one_key_for_all_steps, temperature_ignored_after_eight]
 )
-def test_draws_that_are_wrong_are_told(engine, schedule, noise):
+def test_draws_that_are_wrong_are_found(engine, schedule, noise):
     assert {finding.check for finding in tried(engine, noise, schedule).evidence} == {"draws"}
 
 
 @pytest.mark.parametrize("engine", BATCHES)
-def test_a_joined_row_that_draws_like_its_neighbour_is_told(engine):
+def test_a_joined_row_that_draws_like_its_neighbour_is_found(engine):
     result = tried(engine, joined_like_its_neighbour, "late")
     assert ["rows do not draw independently" in f.what for f in result.evidence] == [True]
 

@@ -139,4 +139,8 @@ def colder_beside_others(hits: Hits) -> Patch:
 @_draw("G9.sampler-given-the-row-before")
 def sampler_given_the_row_before(hits: Hits) -> Patch:
     """A row's token is drawn by the logprobs of the row before it."""
-    return _sampling(lambda sampler, logprobs: sampler(mx.roll(logprobs, 1, axis=0)), hits)
+
+    def wrong(sampler: Sampler, logprobs: mx.array) -> mx.array:
+        return sampler(mx.concatenate([logprobs[-1:], logprobs[:-1]]))
+
+    return _sampling(wrong, hits)

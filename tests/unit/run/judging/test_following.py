@@ -79,7 +79,7 @@ def test_a_right_engine_is_right_even_if_one_pass_is_not_the_single_stream(libra
 @pytest.mark.parametrize(
     ("engine", "found"), [(EndsEarly, ("protocol", "r1")), (MovesOneRow, ("forced", "r2"))]
 )
-def test_a_wrong_row_is_told(engine, found):
+def test_a_wrong_row_is_found(engine, found):
     assert judged(engine, subject()) == {found}
 
 

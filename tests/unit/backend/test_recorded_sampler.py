@@ -4,7 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from conformance.backend.given import RecordedSampler, recorded
+from conformance.backend.recorded_sampler import RecordedSampler, recorded
 from conformance.core.trace import TokenEvent
 
 TABLE = np.log(np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]], np.float32))
@@ -32,7 +32,7 @@ def test_rows_of_one_call_are_found_in_any_order_and_once(whole):
 @pytest.mark.parametrize(
     "wrong", [event(0, 0, by=2e-7), event(0, 0, by=2e-7, whole=False), event(0, 1), event(1, 0)]
 )
-def test_other_bits_or_another_token_are_told(wrong):
+def test_other_bits_or_another_token_are_found(wrong):
     claim = sampler().claim(wrong)
     assert (claim.said, claim.found, claim.holds) == ("0", "1", False)
 
