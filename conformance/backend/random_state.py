@@ -22,6 +22,12 @@ def can_draw() -> bool:
     return True
 
 
+def seed(number: int) -> None:
+    """Seed the random numbers of libraries; nothing if mlx was not imported."""
+    if (mx := sys.modules.get("mlx.core")) is not None:
+        mx.random.seed(number)
+
+
 @contextlib.contextmanager
 def drawing_kept() -> Iterator[None]:
     """Make sure that later code can draw random numbers: a destroyed state is seeded again."""

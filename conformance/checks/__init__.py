@@ -6,6 +6,7 @@ Pure functions of recordings: code that needs a model or an engine is in ``run/j
 from conformance.checks.claims import check_claims
 from conformance.checks.contract_counts import check_cost
 from conformance.checks.drafts import check_drafts
+from conformance.checks.draws import check_draws
 from conformance.checks.dtypes import check_dtypes
 from conformance.checks.failure import check_failure
 from conformance.checks.forced import check_forced
@@ -30,6 +31,7 @@ CHECKS: tuple[Check, ...] = (
     check_protocol,
     check_forced,
     check_free,
+    check_draws,
     check_twins,
     check_drafts,
     check_stability,

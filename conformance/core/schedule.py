@@ -13,7 +13,7 @@ import msgspec
 
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ScheduleError
-from conformance.core.token_choice import Processor, Sampler
+from conformance.core.token_choice import RANDOM, Processor, Sampler
 from conformance.core.user_files import typed_json
 
 
@@ -103,6 +103,11 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     media: tuple[Media, ...] = ()
     tenant: str = ""
     asked: Asked | None = None
+
+    @property
+    def random(self) -> bool:
+        """Whether its tokens are drawn with the library's own random numbers."""
+        return self.sampler is not None and self.sampler.kind == RANDOM
 
 
 def own_sampler(request: Request, options: EngineOptions) -> Sampler | None:

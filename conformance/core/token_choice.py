@@ -22,6 +22,13 @@ class Processor(msgspec.Struct, frozen=True, omit_defaults=True):
     args: dict[str, Any] = {}
 
 
+RANDOM = "random"
+"""The kind of sampler that is the library's own, with the library's own random numbers.
+
+No single stream draws the same tokens, so the oracle follows the tokens that a row has drawn.
+"""
+
+
 def random_scores(seed: int, call: int, vocab: int) -> np.ndarray:
     """What a ``seeded`` sampler adds to the logprobs before it takes the largest, ``[vocab]``.
 

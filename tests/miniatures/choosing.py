@@ -1,9 +1,11 @@
 """How a toy row chooses its token: greedy, seeded, by rank, by a chain; after logits processors."""
 
+import zlib
+
 import numpy as np
 
 from conformance.core.grammar import Grammar
-from miniatures.model import normalise
+from miniatures.model import VOCAB, normalise
 
 
 class Chooser:
@@ -11,6 +13,7 @@ class Chooser:
 
     def __init__(self, request, forced=None):
         self.sampler = request.sampler
+        self.name = request.request_id
         self.processors = [
             Grammar(**processor.args) if processor.kind == "grammar" else dict(processor.args)
             for processor in request.processors
@@ -47,6 +50,9 @@ class Chooser:
             rng = np.random.default_rng((int(self.sampler.args["seed"]), call))
             scaled = logprobs / self.sampler.args["temperature"]
             return int((scaled + rng.gumbel(size=len(logprobs))).argmax())
+        if self.sampler.kind == "random":
+            rng = np.random.default_rng((zlib.crc32(self.name.encode()), call))
+            return int((logprobs / self.sampler.args["temp"] + rng.gumbel(size=VOCAB)).argmax())
         if self.sampler.kind == "rank":
             return int(np.argsort(logprobs, kind="stable")[-1 - self.sampler.args["rank"]])
         order = np.argsort(logprobs, kind="stable")

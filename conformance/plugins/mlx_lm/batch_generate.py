@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from mlx_lm.generate import BatchGenerator, BatchResponse, batch_generate
 
+from conformance.backend.recorded_sampler import recorded
 from conformance.core.counted import Clock, Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
@@ -19,6 +20,7 @@ from conformance.core.trace import Claim, FinishReason, StepOutput, TokenEvent
 from conformance.plugins.mlx_lm import compat
 from conformance.plugins.mlx_lm.claims import counted
 from conformance.plugins.mlx_lm.legacy import accepted
+from conformance.plugins.mlx_lm.sampling import make_sampler
 
 # Results that later releases can return, by the argument that asks for them.
 _RESULTS = {
@@ -68,6 +70,7 @@ class MlxLmBatchGenerate(Engine):
         requests = [s.request for s in submissions]
         caches = [s.prefix for s in submissions]
         claims = () if self._caches else self._unasked()
+        sampler = recorded(make_sampler(self._options.sampler))
         response: Any
         with self._clock.measured(), contextlib.redirect_stdout(io.StringIO()) as printed:
             response = _call(
@@ -79,7 +82,7 @@ class MlxLmBatchGenerate(Engine):
                 prefill_batch_size=self._options.prefill_batch_size,
                 completion_batch_size=self._options.completion_batch_size,
                 max_kv_size=self._options.max_kv_size,
-                **compat.defaults(self._options),
+                **compat.defaults(self._options, sampler),
             )
         before, self._stats = self._stats, response.stats
         if hasattr(before, "__iadd__"):
@@ -100,6 +103,8 @@ class MlxLmBatchGenerate(Engine):
         for request, cache in zip(requests, given, strict=True):
             self._caches[request.request_id] = cache
         claims += _beside(response, printed.getvalue())
+        if sampler is not None:
+            claims += tuple(sampler.claim(e) for e in events if e.token_logprob is not None)
         processed = {r.request_id: len(r.prompt) for r in requests}
         return StepOutput(tuple(events), processed, claims=claims)
 

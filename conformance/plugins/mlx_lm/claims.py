@@ -9,11 +9,12 @@ from itertools import accumulate
 from typing import Any
 
 from conformance.backend.cache_entries import arrays, leaves
+from conformance.backend.recorded_sampler import RecordedSampler
 from conformance.backend.redrawing import ComparedSampler
 from conformance.core.counted import Clock, Counted, Pace
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Stage
-from conformance.core.trace import Claim, unused
+from conformance.core.trace import Claim, TokenEvent, unused
 from conformance.plugins.mlx_lm import compat
 
 
@@ -142,6 +143,10 @@ class Claims:
         done, whole = response.progress
         self._add("ends of the last piece of a prompt", response.end_of_segment, 1, 1)
         self._add("tokens of a prompt that has ended", done, whole, whole)
+
+    def chosen(self, sampler: RecordedSampler, event: TokenEvent) -> None:
+        """Claim that the event's sampler was given the logprobs that the event reports."""
+        self._made.append(sampler.claim(event))
 
     def drawn(self, sampler: object) -> None:
         """Claim what one of the library's samplers drew."""

@@ -17,13 +17,14 @@ import mlx.core as mx
 from mlx_lm.generate import BatchGenerator
 
 from conformance.backend.cache_entries import arrays, leaves
+from conformance.backend.recorded_sampler import RecordedSampler
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.schedule import Stage
 from conformance.core.token_choice import Processor
 from conformance.plugins.mlx_lm import legacy
 from conformance.plugins.mlx_lm.legacy import WholePromptGenerator
-from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
+from conformance.plugins.mlx_lm.sampling import make_processors
 
 
 def prefills_in_pieces() -> bool:
@@ -36,8 +37,13 @@ def samples_rows() -> bool:
     return "samplers" in inspect.signature(BatchGenerator.insert).parameters
 
 
-def make_generator(model: Any, options: EngineOptions) -> Any:
+def make_generator(
+    model: Any, options: EngineOptions, sampler: RecordedSampler | None = None
+) -> Any:
     """The library's batch generator with ``options``; by default without stop tokens.
+
+    Args:
+        sampler: that of ``options``.
 
     Raises:
         Unsupported: this release takes stop tokens, but no sequences.
@@ -50,7 +56,7 @@ def make_generator(model: Any, options: EngineOptions) -> Any:
         prefill_step_size=options.prefill_step_size,
         max_kv_size=options.max_kv_size,
         **_stop_tokens(options),
-        **defaults(options),
+        **defaults(options, sampler),
     )
 
 
@@ -64,11 +70,9 @@ def _stop_tokens(options: EngineOptions) -> dict[str, Any]:
     return {"stop_tokens": {token for (token,) in options.stop}}
 
 
-def defaults(options: EngineOptions) -> dict[str, Any]:
+def defaults(options: EngineOptions, sampler: RecordedSampler | None) -> dict[str, Any]:
     """The generator's arguments for rows without a sampler or processors of their own."""
-    made: dict[str, Any] = {}
-    if options.sampler is not None:
-        made["sampler"] = make_sampler(options.sampler)
+    made: dict[str, Any] = {"sampler": sampler} if sampler is not None else {}
     if options.processors:
         made["logits_processors"] = make_processors(options.processors)
     return made

@@ -9,7 +9,8 @@ import mlx.core as mx
 import numpy as np
 
 from conformance.backend.cache_entries import floating
-from conformance.backend.sampling import ForcedSampler, SamplerFn
+from conformance.backend.recorded_sampler import RecordedSampler, recorded
+from conformance.backend.sampling import ForcedSampler
 from conformance.backend.weighing import pending_edges, weigh
 from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
@@ -49,14 +50,17 @@ class MlxLmEngine(Engine):
     }
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
-        self._generator = compat.make_generator(model, options)
+        self._sampler = recorded(make_sampler(options.sampler))
+        self._generator = compat.make_generator(model, options, self._sampler)
         self._claims = Claims(self._generator)
         self._options = options
         self._counting = Counting(self._generator)
         self._ids: dict[int, str] = {}
         self._progress: dict[int, int] = {}
         self._finished_caches: dict[str, Any] = {}
-        self._shared_samplers: dict[str, SamplerFn | None] = {}
+        self._shared_samplers: dict[str, RecordedSampler] = {}
+        # What each request's tokens are chosen with, unless they are forced or greedy.
+        self._samplers: dict[str, RecordedSampler] = {}
         caching = options.prefix_caching
         self._prefix_cache = PrefixCache(caching) if caching is not None else None
         self._reused: dict[int, int] = {}
@@ -89,9 +93,7 @@ class MlxLmEngine(Engine):
         requests = [s.request for s in submissions]
         options: dict[str, Any] = {"max_tokens": [r.max_tokens for r in requests]}
         samplers = [
-            ForcedSampler(s.forced)
-            if s.forced
-            else self._sampler(own_sampler(s.request, self._options))
+            ForcedSampler(s.forced) if s.forced else self._own_sampler(s.request)
             for s in submissions
         ]
         # Omitted if no request needs it, so that the library's own defaults are tested.
@@ -152,10 +154,13 @@ class MlxLmEngine(Engine):
             self._claims.live_bytes()
         self._claims.step(*self._counting.last, prompts=before_decoding, tokens=len(responses))
         self._claims.rows(self._options)
-        for sampler in self._shared_samplers.values():
-            self._claims.drawn(sampler)
+        for shared in self._shared_samplers.values():
+            self._claims.drawn(shared.sampler)
         stored = self._prefix_cache.calls() if self._prefix_cache is not None else ()
         events = tuple(self._event(r) for r in responses)
+        for event in events:
+            if (sampler := self._samplers.get(event.request_id)) is not None:
+                self._claims.chosen(sampler, event)
         claims = self._claims.taken()
         return StepOutput(events, processed, reused=reused, stored=stored, claims=claims)
 
@@ -236,14 +241,23 @@ class MlxLmEngine(Engine):
         """See ``probes``."""
         return tuple(PROBES)
 
-    def _sampler(self, sampler: Sampler | None) -> SamplerFn | None:
+    def _own_sampler(self, request: Request) -> RecordedSampler | None:
+        """The sampler to insert the request with; ``None`` for the generator's."""
+        own = own_sampler(request, self._options)
+        found = self._made_sampler(own) if own is not None else None
+        chooses = found or self._sampler
+        if chooses is not None:
+            self._samplers[request.request_id] = chooses
+        return found
+
+    def _made_sampler(self, sampler: Sampler) -> RecordedSampler | None:
         # Rows with equal library samplers share one object, so that the engine samples them in one
         # call for the whole batch, which is a different path than row by row.
-        if sampler is None or sampler.kind not in ("library", "compared"):
-            return make_sampler(sampler)
+        if sampler.kind not in ("library", "compared"):
+            return recorded(make_sampler(sampler))
         key = repr(sampler)
-        if key not in self._shared_samplers:
-            self._shared_samplers[key] = make_sampler(sampler)
+        if key not in self._shared_samplers and (made := recorded(make_sampler(sampler))):
+            self._shared_samplers[key] = made
         return self._shared_samplers[key]
 
     def _uid(self, request_id: str) -> int:

@@ -10,7 +10,7 @@ from conformance.backend import sampling
 from conformance.backend.redrawing import ComparedSampler
 from conformance.backend.sampling import ProcessorFn, SamplerFn, SeededSampler, ranked
 from conformance.core.errors import ScheduleError
-from conformance.core.token_choice import Processor, Sampler
+from conformance.core.token_choice import RANDOM, Processor, Sampler
 
 
 def make_sampler(sampler: Sampler | None) -> SamplerFn | None:
@@ -23,7 +23,7 @@ def make_sampler(sampler: Sampler | None) -> SamplerFn | None:
         return None
     if sampler.kind == "seeded":
         return SeededSampler(float(sampler.args["temperature"]), int(sampler.args["seed"]))
-    if sampler.kind == "library":
+    if sampler.kind in ("library", RANDOM):
         arguments: dict[str, Any] = dict(sampler.args)
         made: SamplerFn = sample_utils.make_sampler(**arguments)
         return made
@@ -32,7 +32,8 @@ def make_sampler(sampler: Sampler | None) -> SamplerFn | None:
     if sampler.kind == "rank":
         return ranked(int(sampler.args["rank"]))
     raise ScheduleError(
-        f"mlx_lm: no sampler of kind {sampler.kind!r}; there are seeded, library, compared, rank"
+        f"mlx_lm: no sampler of kind {sampler.kind!r}; there are seeded, library, compared, rank, "
+        f"{RANDOM}"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
+from conformance.backend.recorded_sampler import RecordedSampler, recorded
 from conformance.backend.weighing import pending_edges
 from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
@@ -77,6 +78,7 @@ class MlxVlmEngine(Engine):
         self._files: TemporaryDirectory[str] | None = None
         self._draft_editor: DraftEditor | None = None
         self._counting = Counting()
+        self._sampler: RecordedSampler | None = None
 
     def insert(self, submissions: Sequence[Submission]) -> None:
         """Call ``insert`` for each request with its own embeddings, like the server."""
@@ -142,9 +144,13 @@ class MlxVlmEngine(Engine):
             for uid, done in self._done().items()
             if done > before.get(uid, 0)
         }
+        events = tuple(self._event(r) for r in responses)
+        if self._sampler is not None:
+            reported = [event for event in events if event.logprobs is not None]
+            self._claims += [self._sampler.claim(event) for event in reported]
         claims, self._claims = tuple(self._claims), []
         return StepOutput(
-            tuple(self._event(r) for r in responses),
+            events,
             processed,
             reused={self._ids[uid]: count for uid, count in joined.items()},
             drafted=self._draft_editor.drafted if self._draft_editor is not None else {},
@@ -225,8 +231,10 @@ class MlxVlmEngine(Engine):
             options["sampler"] = ForcedRowsSampler(
                 self._token, lambda: compat.sampled_positions(self._generator)
             )
-        elif self._options.sampler is not None:
-            options["sampler"] = make_sampler(self._options.sampler)
+        elif (sampler := recorded(make_sampler(self._options.sampler))) is not None:
+            options["sampler"] = sampler
+            # A draft's tokens are chosen several at once, and reported without their logprobs.
+            self._sampler = sampler if self._options.drafting is None else None
         if self._options.processors:
             options["logits_processors"] = make_processors(self._options.processors)
         if compat.embeds_together():

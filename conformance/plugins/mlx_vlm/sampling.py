@@ -13,7 +13,7 @@ from conformance.backend import sampling
 from conformance.backend.sampling import ProcessorFn, SamplerFn, ranked
 from conformance.core.errors import ScheduleError, Unsupported
 from conformance.core.schedule import Request
-from conformance.core.token_choice import Processor, Sampler
+from conformance.core.token_choice import RANDOM, Processor, Sampler
 from conformance.plugins.mlx_vlm import compat
 
 
@@ -33,9 +33,9 @@ def make_sampler(sampler: Sampler | None) -> SamplerFn | None:
         return None
     if sampler.kind == "rank":
         return ranked(int(sampler.args["rank"]))
-    if sampler.kind != "library":
+    if sampler.kind not in ("library", RANDOM):
         raise ScheduleError(
-            f"mlx_vlm: no sampler of kind {sampler.kind!r}; there are library, rank"
+            f"mlx_vlm: no sampler of kind {sampler.kind!r}; there are library, rank, {RANDOM}"
         )
     made: SamplerFn = compat.sampler_of(sampler.args)
     return made

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from conformance.backend import random_state
 from conformance.checks import Play
 from conformance.checks.forced import measure
 from conformance.checks.stability import same_bits
@@ -18,6 +19,7 @@ from conformance.core.numerics import Envelope
 from conformance.core.schedule import Request, Schedule, Weigh, validate
 from conformance.core.trace import Failure, FinishReason, Stream, Trace
 from conformance.reference.subject import Subject
+from conformance.run.judging.following import followed
 from conformance.run.runner import play
 
 
@@ -66,6 +68,7 @@ def play_schedule(
 
     As long as the engine chooses the oracle's tokens, the forced and the free run are identical and
     must agree bit for bit. If they do not, the first is rerun. With a drafter both runs are free.
+    If rows draw with the library's own random numbers, there is one free run: see ``followed``.
 
     Args:
         once: make only the free run if it gave the oracle's tokens and numbers: a forced run
@@ -75,6 +78,8 @@ def play_schedule(
         uncut: compare with single streams whose prompts are not prefilled in pieces.
     """
     validate(schedule)
+    if any(request.random for request in schedule.requests):
+        return followed(subject, engine, schedule, _run(subject, engine, schedule))
     single = _of_whole_prompts(schedule) if uncut else schedule
     options, oracle = single.options, subject.oracle
     own, want = _wanted(subject, engine, single)
@@ -84,19 +89,9 @@ def play_schedule(
     drafting = schedule.options.drafting is not None
     first_tokens = forced if Capability.FORCED in engine.capabilities and not drafting else None
 
-    def run(tokens: dict[str, tuple[int, ...]] | None, *, churn: bool = True) -> Trace:
-        with subject.phases("memory churn"):
-            if churn:
-                subject.library.churn()
-        with subject.around(schedule.name), subject.phases("engine"):
-            return play(
-                engine,
-                subject.model_for(engine),
-                schedule,
-                meter=subject.meter,
-                forced=tokens,
-                hints=forced if drafting else None,
-            )
+    def run(tokens: Mapping[str, tuple[int, ...]] | None, *, churn: bool = True) -> Trace:
+        hints = forced if drafting else None
+        return _run(subject, engine, schedule, forced=tokens, hints=hints, churn=churn)
 
     floor = functools.cache(lambda name: oracle.floor_envelope(want[name], options))
 
@@ -131,6 +126,25 @@ def play_schedule(
     if second.failure is not None or same_bits(played(first, second), first, second):
         return played(first, second)
     return played(first, second, run(first_tokens))
+
+
+def _run(
+    subject: Subject,
+    engine: type[Engine],
+    schedule: Schedule,
+    *,
+    forced: Mapping[str, tuple[int, ...]] | None = None,
+    hints: Mapping[str, tuple[int, ...]] | None = None,
+    churn: bool = True,
+) -> Trace:
+    """One run, with the same random numbers each time."""
+    with subject.phases("memory churn"):
+        if churn:
+            subject.library.churn()
+    random_state.seed(subject.origin.seed if subject.origin is not None else 0)
+    with subject.around(schedule.name), subject.phases("engine"):
+        model = subject.model_for(engine)
+        return play(engine, model, schedule, meter=subject.meter, forced=forced, hints=hints)
 
 
 # Logprob of all other tokens if only the chosen one's is known: then no margin is small.

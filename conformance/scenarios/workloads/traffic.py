@@ -56,7 +56,7 @@ TRAFFIC = Scenario(
     frozenset(),
     _traffic,
     (
-        seen.rows_together(17).shown_in("many"),
+        seen.rows_together(12).shown_in("many"),
         replace(seen.late_join(), needs=frozenset({Capability.LATE_JOIN})),
         Witness("a request that waits for several steps", _waits, needs=_QUEUES).shown_in(
             "few_slots"

@@ -215,6 +215,11 @@ PROOFS = {
         "a history of more than 256 tokens": Fake(schedules=short_prompts),
         "a penalty over a prompt in pieces": PREFILLS_WHOLE,
     },
+    "distributions": LATE_JOIN
+    | {
+        "64 rows in one decode call": ONE_BY_ONE,
+        "equal rows that draw different tokens": Fake(schedules=greedy),
+    },
     "structured": {
         "a row with a grammar beside a free one": ONE_BY_ONE,
         "a grammar that forbade the likeliest token": Fake(schedules=without_processors),
@@ -256,7 +261,7 @@ PROOFS = {
     "threads": {"2 rows in one decode call": ONE_BY_ONE},
     "traffic": LATE_JOIN
     | {
-        "17 rows in one decode call": ONE_BY_ONE,
+        "12 rows in one decode call": ONE_BY_ONE,
         "a request that waits for several steps": MORE_SLOTS,
         "a removal in decode among 5": ONE_BY_ONE,
     },

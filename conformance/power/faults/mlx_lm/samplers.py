@@ -266,3 +266,61 @@ def processors_kept_of_plain_rows_that_left(hits: Hits) -> Patch:
             self.logits_processors += [()] * (rows - len(keep))
 
     return wrap(_BATCH, "filter", filter_rows)
+
+
+_draw = partial(
+    mlx_lm_fault,
+    fault_class="samplers",
+    source="a review of what no check sees: how rows draw",
+    kills=("distributions", "traffic_options"),
+)
+Sampler = Callable[[mx.array], mx.array]
+
+
+def _where_samplers_differ(change: Callable[[Sampler], Sampler], hits: Hits) -> Patch:
+    """Steps of rows with different samplers have changed ones; ``change`` gets the first first."""
+
+    def step(right: Right, self: Any) -> Any:
+        own = [sampler or self.fallback_sampler for sampler in self.samplers or ()]
+        if all(sampler is own[0] for sampler in own):
+            return right(self)
+        hits.hit()
+        with replace(self, "samplers", [change(sampler) for sampler in own]):
+            return right(self)
+
+    return wrap(_BATCH, "_step", step)
+
+
+@_draw("G9.one-key-where-samplers-differ", kills=("distributions/own",))
+def one_key_where_samplers_differ(hits: Hits) -> Patch:
+    """Rows with samplers of their own draw with the same random numbers in a step."""
+
+    def change(sampler: Sampler) -> Sampler:
+        def draw(logprobs: mx.array) -> mx.array:
+            mx.random.seed(hits.count)
+            return sampler(logprobs)
+
+        return draw
+
+    return _where_samplers_differ(change, hits)
+
+
+@_draw("G9.colder-where-samplers-differ")
+def colder_where_samplers_differ(hits: Hits) -> Patch:
+    """Rows with samplers of their own are sampled 5% too cold."""
+    return _where_samplers_differ(lambda sampler: lambda given: sampler(given * 1.05), hits)
+
+
+@_draw("G9.samplers-given-the-row-before")
+def samplers_given_the_row_before(hits: Hits) -> Patch:
+    """The sampler of a row is given the logprobs of the row before it."""
+    last: list[mx.array] = []
+
+    def change(sampler: Sampler) -> Sampler:
+        def draw(logprobs: mx.array) -> mx.array:
+            last.append(logprobs)
+            return sampler(last[-2:][0])
+
+        return draw
+
+    return _where_samplers_differ(change, hits)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
+
+import mlx.core as mx
 
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, together, wrap
@@ -90,3 +93,54 @@ def history_of_another_row(hits: Hits) -> Patch:
 def top_p_threshold_over_rows(hits: Hits) -> Patch:
     """The narrowest nucleus of all rows bounds the tokens of each."""
     return nucleus_of_all_rows(part("sample_utils"), hits)
+
+
+_draw = partial(
+    mlx_vlm_fault,
+    fault_class="samplers",
+    source="a review of what no check sees: how rows draw",
+    kills=("distributions",),
+)
+Sampler = Callable[[mx.array], mx.array]
+
+
+def _sampling(wrong: Callable[[Sampler, mx.array], mx.array], hits: Hits) -> Patch:
+    """Rows that share a sampler are sampled by ``wrong(sampler, logprobs)``."""
+
+    def sample(right: Right, sampler: Any, logprobs: mx.array, **options: Any) -> Any:
+        if hasattr(sampler, "sample_target") or len(logprobs) == 1:
+            return right(sampler, logprobs, **options)
+        hits.hit()
+        return wrong(sampler, logprobs)
+
+    return wrap(part("generate.ar"), "_sample_with_positions", sample)
+
+
+@_draw("G9.one-key-for-all-rows")
+def one_key_for_all_rows(hits: Hits) -> Patch:
+    """All rows draw with the same random numbers in a step."""
+
+    def wrong(sampler: Sampler, logprobs: mx.array) -> mx.array:
+        tokens = []
+        for row in logprobs:
+            mx.random.seed(hits.count)
+            tokens.append(sampler(row[None]))
+        return mx.concatenate(tokens)
+
+    return _sampling(wrong, hits)
+
+
+@_draw("G9.colder-beside-others")
+def colder_beside_others(hits: Hits) -> Patch:
+    """Rows that decode together are sampled 5% too cold."""
+    return _sampling(lambda sampler, logprobs: sampler(logprobs * 1.05), hits)
+
+
+@_draw("G9.sampler-given-the-row-before")
+def sampler_given_the_row_before(hits: Hits) -> Patch:
+    """A row's token is drawn by the logprobs of the row before it."""
+
+    def wrong(sampler: Sampler, logprobs: mx.array) -> mx.array:
+        return sampler(mx.concatenate([logprobs[-1:], logprobs[:-1]]))
+
+    return _sampling(wrong, hits)

@@ -1,0 +1,97 @@
+"""Runs whose rows draw with the library's own random numbers: the oracle follows each row."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from conformance.checks import Play
+from conformance.core import numerics
+from conformance.core.engine import Capability, Engine
+from conformance.core.numerics import Envelope
+from conformance.core.schedule import Request, Schedule
+from conformance.core.trace import FinishReason, Stream, Trace
+from conformance.reference.noise import FEW_RUNS, PERTURBED_RUNS, THOROUGH_RUNS
+from conformance.reference.subject import Subject
+
+
+def followed(subject: Subject, engine: type[Engine], schedule: Schedule, trace: Trace) -> Play:
+    """The run with, for each row, the single stream's logprobs at the tokens of that row."""
+    oracle, options = subject.oracle, schedule.options
+    with subject.phases("single stream"):
+        want = _streams(subject, schedule, trace)
+
+    def noise(name: str, runs: int) -> Envelope:
+        with subject.phases("noise"):
+            request = schedule.request(name)
+            return oracle.noise_along(request, options, want[name], runs=runs)
+
+    @functools.cache
+    def usual() -> Envelope:
+        """The largest noise of the first row, for all rows: each has its own tokens."""
+        found = noise(schedule.requests[0].request_id, FEW_RUNS)
+        steps = max(len(stream.tokens) for stream in want.values())
+        level = float(max(found.full.max(), found.top.max()))
+        flat = np.full(steps, level, np.float32)
+        return Envelope(flat, flat, found.floor, few=True)
+
+    def wider(name: str) -> list[Callable[[], Envelope]]:
+        own = [functools.partial(noise, name, runs) for runs in (PERTURBED_RUNS, THOROUGH_RUNS)]
+        return [usual, *own]
+
+    return Play(
+        schedule,
+        (trace,),
+        want,
+        floor=lambda name: oracle.floor_envelope(want[name], options),
+        envelope=functools.partial(noise, runs=PERTURBED_RUNS),
+        wider=wider,
+        full_logprobs=Capability.LOGPROBS in engine.capabilities,
+        staged=Capability.STAGES in engine.capabilities,
+        engine=engine.name,
+    )
+
+
+def _streams(subject: Subject, schedule: Schedule, trace: Trace) -> Mapping[str, Stream]:
+    """The oracle's stream of each request: the row's own tokens, as many as it should have.
+
+    One pass over a row's tokens is a tenth of the work of its single stream, and has the same
+    logprobs if that holds for the first row.
+    """
+    tokens = {request.request_id: _tokens(subject, request, trace) for request in schedule.requests}
+    passed = functools.partial(subject.library.teacher_forced, subject.model)
+    options = schedule.options
+
+    def alone(request: Request, tokens: tuple[int, ...]) -> np.ndarray:
+        table = subject.library.single_stream(
+            subject.model, request, options=options, steps=len(tokens), forced=tokens
+        ).stream.logprobs
+        assert table is not None
+        return table
+
+    def stream(request: Request, table: np.ndarray) -> Stream:
+        return Stream(tokens[request.request_id], table, None, FinishReason.LENGTH)
+
+    first = schedule.requests[0]
+    table = alone(first, tokens[first.request_id])
+    want = stream(first, table)
+    again = passed(first, want.tokens, options=options)
+    found, _ = numerics.settle(
+        lambda noise: numerics.deviation(again, table, noise),
+        subject.oracle.floor_envelope(want, options),
+        [
+            functools.partial(subject.oracle.noise_along, first, options, want, runs=runs)
+            for runs in (FEW_RUNS, PERTURBED_RUNS)
+        ],
+    )
+    follow = functools.partial(passed, options=options) if found.within_noise else alone
+    rest = {r.request_id: stream(r, follow(r, tokens[r.request_id])) for r in schedule.requests[1:]}
+    return {first.request_id: want} | rest
+
+
+def _tokens(subject: Subject, request: Request, trace: Trace) -> tuple[int, ...]:
+    """The row's tokens; where it has too few, as the protocol check says, any others."""
+    got = trace.stream(request.request_id).tokens[: request.max_tokens]
+    return got + (subject.family.tokens[0],) * (request.max_tokens - len(got))

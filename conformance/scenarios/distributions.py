@@ -1,0 +1,67 @@
+"""Rows that draw at random: each by its own probabilities, independently of the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace as replace_witness
+
+from msgspec.structs import replace
+
+from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions
+from conformance.core.schedule import Request, Schedule
+from conformance.core.token_choice import RANDOM, Sampler
+from conformance.core.trace import Trace
+from conformance.scenarios import witnesses as seen
+from conformance.scenarios.build import LASTING, SHORT, at_once, produced, text_request, together
+from conformance.scenarios.scenario import Brief, Scenario, Witness
+
+_ROWS = 64
+_SAMPLER = Sampler(RANDOM, {"temp": 1.0})
+# Flatter, so that equal random numbers show in rows with other histories.
+_WARM = Sampler(RANDOM, {"temp": 2.0})
+_PLAIN = EngineOptions(prefill_batch_size=_ROWS, completion_batch_size=_ROWS)
+
+
+def _distributions(brief: Brief) -> list[Schedule]:
+    """All rows with the engine's sampler; each with its own; rows of both kinds that join late."""
+    shared, warm = _rows(brief, _SAMPLER), _rows(brief, _WARM)
+    default = replace(_PLAIN, sampler=_SAMPLER)
+    schedules = [at_once("shared", *shared, options=default)]
+    if Capability.SAMPLERS in brief.capabilities:
+        schedules.append(at_once("own", *shared, options=_PLAIN))
+    if Capability.LATE_JOIN in brief.capabilities:
+        mixed = [warm[n] if n % 2 else shared[n] for n in range(_ROWS)]
+        rows = mixed if Capability.SAMPLERS in brief.capabilities else shared
+        half = _ROWS // 2
+        arrivals = (together(*rows[:half]), together(*rows[half:], when=produced("r0", 2)))
+        # mlx-vlm waits for as many free rows as are prefilled at once.
+        options = replace(default, prefill_batch_size=half)
+        schedules.append(Schedule("late", arrivals, options=options))
+    return schedules
+
+
+def _rows(brief: Brief, sampler: Sampler) -> list[Request]:
+    return [
+        text_request(brief, f"r{n}", SHORT, max_tokens=LASTING, sampler=sampler)
+        for n in range(_ROWS)
+    ]
+
+
+def _differ(trace: Trace) -> bool:
+    """Whether equal rows began with different tokens."""
+    streams = (trace.stream(request.request_id) for request in trace.schedule.requests)
+    return len({stream.tokens[0] for stream in streams if stream.tokens}) > 1
+
+
+DISTRIBUTIONS = Scenario(
+    "distributions",
+    145,
+    "tokens drawn at random: by the oracle's probabilities, rows and steps independent",
+    frozenset({Capability.DEFAULTS}),
+    _distributions,
+    (
+        seen.rows_together(_ROWS),
+        replace_witness(seen.late_join(), needs=frozenset({Capability.LATE_JOIN})).shown_in("late"),
+        Witness("equal rows that draw different tokens", _differ),
+    ),
+)

@@ -1,0 +1,168 @@
+"""Bets against draws: won only where they are wrong."""
+
+import dataclasses
+import itertools
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from miniatures.plays import Script
+
+from conformance.checks import draws
+from conformance.checks.draws import Draw, check_draws, coupled, depend, drawn, fits
+from conformance.core.schedule import Schedule
+from conformance.core.token_choice import RANDOM, Sampler
+from conformance.core.trace import Failure, Mode, Step, StepOutput, Stream, TokenEvent, Trace
+from conformance.scenarios.build import together
+
+ROWS, STEPS, VOCAB = 24, 12, 20
+
+
+def play(choose=None, *, temp=1.0, at_once=False):
+    """A run whose rows draw by tables of their own, or as ``choose`` does in place of a row."""
+    rng = np.random.default_rng(3)
+    names = [f"r{row}" for row in range(ROWS)]
+    script = Script().play()
+    request = script.schedule.requests[0]
+    sampler = Sampler(RANDOM, {"temp": temp})
+    requests = [
+        msgspec.structs.replace(request, request_id=name, sampler=sampler, max_tokens=STEPS)
+        for name in names
+    ]
+    tables = np.log(rng.dirichlet(np.full(VOCAB, 0.7), (ROWS, STEPS))).astype(np.float32)
+    noise = rng.gumbel(size=(ROWS, STEPS, VOCAB))
+    tokens = np.argmax(tables / temp + noise, axis=-1)
+    if choose is not None:
+        tokens = choose(tables, noise, tokens)
+    events = [
+        tuple(TokenEvent(name, int(tokens[row, step])) for row, name in enumerate(names))
+        for step in range(STEPS)
+    ]
+    if at_once:
+        events = [tuple(e for own in zip(*events, strict=True) for e in own)]
+    steps = tuple(Step(i, {}, StepOutput(these)) for i, these in enumerate(events))
+    schedule = Schedule("drawn", (together(*requests),))
+    want = {
+        name: Stream(tuple(tokens[row].tolist()), tables[row]) for row, name in enumerate(names)
+    }
+    trace = Trace(schedule, Mode.FREE, steps)
+    return dataclasses.replace(script, schedule=schedule, traces=(trace,), want=want)
+
+
+def failed_tests(choose, **more):
+    return [finding.what.partition(":")[0] for finding in check_draws(play(choose, **more))]
+
+
+@pytest.mark.parametrize("more", [{}, {"temp": 2.0}, {"at_once": True}])
+def test_right_draws_are_right(more):
+    assert failed_tests(None, **more) == []
+
+
+def greedy(tables, noise, tokens):
+    return tables.argmax(-1)
+
+
+def twice_as_warm(tables, noise, tokens):
+    return np.argmax(tables / 2 + noise, axis=-1)
+
+
+def one_noise(tables, noise, tokens):
+    return np.argmax(tables + noise[:1], axis=-1)
+
+
+def noise_of_the_row_before(tables, noise, tokens):
+    return np.argmax(tables + np.repeat(noise[::2], 2, axis=0), axis=-1)
+
+
+def copies(tables, noise, tokens):
+    return np.where((np.arange(ROWS) % 4 == 3)[:, None], np.roll(tokens, 3, axis=0), tokens)
+
+
+def noise_of_the_step_before(tables, noise, tokens):
+    return np.argmax(tables + np.repeat(noise[:, ::2], 2, axis=1), axis=-1)
+
+
+def never_the_last(tables, noise, tokens):
+    """A token that no row may draw."""
+    tables[:, 0, 7] = -np.inf
+    return np.where(np.arange(STEPS) == 0, 7, tokens)
+
+
+FITS = "tokens are not drawn by the probabilities of their rows"
+OF_ROWS = "rows do not draw independently of each other"
+OF_STEPS = "rows do not draw independently of their earlier steps"
+
+
+@pytest.mark.parametrize(
+    ("choose", "what"),
+    [
+        (greedy, FITS),
+        (twice_as_warm, FITS),
+        (never_the_last, FITS),
+        (one_noise, OF_ROWS),
+        (noise_of_the_row_before, OF_ROWS),
+        (copies, OF_ROWS),
+        (noise_of_the_step_before, OF_STEPS),
+    ],
+)
+@pytest.mark.parametrize("at_once", [False, True])
+def test_each_defect_is_found_by_its_test(choose, what, at_once):
+    assert what in failed_tests(choose, at_once=at_once)
+
+
+def test_the_temperature_is_that_of_the_row():
+    assert FITS in failed_tests(
+        lambda tables, noise, _: np.argmax(tables + noise, axis=-1), temp=0.3
+    )
+
+
+def test_rows_that_draw_nothing_and_runs_that_failed_are_left_out():
+    assert check_draws(Script().play()) == []
+    made = play(greedy)
+    failed = dataclasses.replace(made.traces[0], failure=Failure("E", "", "", ""))
+    assert check_draws(dataclasses.replace(made, traces=(failed,))) == []
+
+
+def test_several_tokens_of_a_row_in_one_step_are_steps_of_their_own():
+    apart, at_once = play(), play(at_once=True)
+    first, again = drawn(apart, apart.traces[0]), drawn(at_once, at_once.traces[0])
+    of = [[(draw.row, draw.token) for draw in moment] for moment in first]
+    assert of == [[(draw.row, draw.token) for draw in moment] for moment in again]
+
+
+def draw(probs, token):
+    return Draw("a", token, np.log(np.array(probs)), 0.5)
+
+
+def test_the_expectation_of_a_bet_is_one():
+    """Over all tokens that a right draw can give; so no history makes a false alarm likely."""
+    p, q = np.random.default_rng(1).dirichlet(np.ones(6) * 0.5, 2)
+    for token in range(6):
+        found = sum(q[k] * coupled(draw(p, token), draw(q, k)) for k in range(6))
+        assert found == pytest.approx(1.0, rel=1e-6)
+    three = (p[:3] / p[:3].sum(), q[:3] / q[:3].sum(), p[3:] / p[3:].sum())
+    total = 0.0
+    for tokens in itertools.product(range(3), repeat=3):
+        sequence = [draw(own, k) for own, k in zip(three, tokens, strict=True)]
+        probability = math.prod(float(own[k]) for own, k in zip(three, tokens, strict=True))
+        total += probability * 10 ** depend([sequence])
+    assert total == pytest.approx(1.0, rel=1e-6)
+    shares = (np.arange(1000) + 0.5) / 1000
+    placed = [dataclasses.replace(draw(three[0], k), share=s) for k in range(3) for s in shares]
+    found = [one.probability * 10 ** fits([one], [[one]]) for one in placed]
+    assert sum(found) / len(shares) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_with_the_same_noise_a_token_is_as_likely_as_it_is_in_draws():
+    p, q = np.random.default_rng(2).dirichlet(np.ones(4), 2)
+    noise = np.random.default_rng(3).gumbel(size=(100_000, 4))
+    one, other = (np.log(p) + noise).argmax(-1), (np.log(q) + noise).argmax(-1)
+    for token in range(4):
+        shares = np.bincount(other[one == token], minlength=4) / (one == token).sum()
+        wanted = [q[k] * coupled(draw(p, token), draw(q, k)) for k in range(4)]
+        assert np.abs(shares - wanted).max() < 0.02
+
+
+def test_false_alarms_are_as_rare_as_they_should_be():
+    assert 3 / draws.ALARM < 1e-6
