@@ -83,13 +83,13 @@ def _left(play: Play) -> list[Finding]:
     common = [kind for kind in grown[0] if all(kind in of for of in grown)]
     if not common:
         return []
-    told = [f"{kind} {grown[0][kind][0]} to {grown[0][kind][1]}" for kind in common[:_NAMED]]
+    named = [f"{kind} {grown[0][kind][0]} to {grown[0][kind][1]}" for kind in common[:_NAMED]]
     return [
         _finding(
             play,
             play.traces[0],
             f"{len(play.traces[0].left)} equal cycles of requests leave more and more: "
-            f"{'; '.join(told)}",
+            f"{'; '.join(named)}",
             expected="the same after each cycle",
             got=f"{len(common)} kinds of things of which each cycle leaves more",
             cause="something of each request, or of each engine, is kept",

@@ -1,4 +1,4 @@
-"""The marathon is long, many and wide; what counts wrong late, or for many, is found in it alone."""
+"""The marathon is long, many and wide; what counts wrong late, or for many, is found by it."""
 
 import dataclasses
 from collections import Counter
@@ -172,7 +172,7 @@ WRONG = (
 
 
 @pytest.mark.parametrize("engine", WRONG, ids=lambda engine: engine.__name__)
-def test_what_goes_wrong_late_or_for_many_is_told(toy, engine):
+def test_what_goes_wrong_late_or_for_many_is_found(toy, engine):
     outcome = judge_batched(toy, engine, MARATHON, list(made(toy, engine).values()))
     assert outcome.verdict in (Verdict.DIVERGED, Verdict.PROTOCOL)
 

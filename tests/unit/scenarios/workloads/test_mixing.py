@@ -66,7 +66,7 @@ def test_rows_end_by_stops_and_by_limits(toy):
 
 
 def test_rows_have_one_stop_sequence_to_six_and_any_of_them_ends_the_row(toy):
-    """So an engine that knows the first few of them alone is told."""
+    """So an engine that knows the first few of them alone is found."""
     counts, places = set(), set()
     brief = brief_for(toy, ContinuousBatching, 0)
     for schedule in [*made(TRAFFIC, toy), *made(MARATHON, toy)]:
