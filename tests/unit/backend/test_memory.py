@@ -126,7 +126,7 @@ def test_what_is_left_is_counted_by_kind():
         threading.Thread(target=end.wait, daemon=True).start()
         return end
 
-    assert "open files" in kinds_left(lambda: Path(os.devnull).open())
+    assert "open files" in kinds_left(lambda: Path(os.devnull).open())  # noqa: SIM115
     assert kinds_left(lambda: mx.full((7,), 2.0)) >= {"objects of mlx.core.array"}
     arrays = kinds_left(lambda: mx.eval(made := mx.arange(4096)) or made)
     assert {"objects of mlx.core.array", "bytes of arrays"} <= arrays
