@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import mlx.core as mx
+import psutil
 
 from conformance.core.trace import Alive
 
@@ -63,6 +65,33 @@ def alive(cache_bytes: int) -> Alive:
     gc.collect()
     arrays = sum(type(found) is mx.array for found in gc.get_objects())
     return Alive(arrays, int(mx.get_active_memory()) - cache_bytes)
+
+
+# Types of what a run records, and of its adapter.
+_OURS = frozenset({"builtins", "conformance", "numpy"})
+
+
+def left(*, recorded: bool) -> dict[str, int]:
+    """Counts of what is alive when all work is done, by kind; within ``only_new_objects``.
+
+    Args:
+        recorded: a run's record is alive, too, so that only objects of foreign types are counted.
+    """
+    mx.synchronize()
+    gc.collect()
+    process = psutil.Process()
+    found = Counter(type(each) for each in gc.get_objects())
+    counts = {
+        f"objects of {kind.__module__}.{kind.__qualname__}": count
+        for kind, count in found.items()
+        if not (recorded and kind.__module__.partition(".")[0] in _OURS)
+    }
+    del found
+    return counts | {
+        "bytes of arrays": int(mx.get_active_memory()),
+        "threads": process.num_threads(),
+        "open files": process.num_fds(),
+    }
 
 
 def available_bytes() -> int | None:

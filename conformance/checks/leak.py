@@ -1,6 +1,7 @@
 """Resources that are not released: caches after the end, rows without request, graphs, buffers.
 
-What is alive outside the caches must not grow while the same rows decode.
+What is alive outside the caches must not grow while the same rows decode, nor what is left when
+the same requests have come and gone again.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ _WARM_UP, _PERIOD, _LEAST, _MOST, _FEW = 20, 50, 150, 0.6, 0.1
 # Rises after which counts never fall back, before or after the largest fall: buffers that are in
 # flight only at times may cause two or three.
 _RISES = 5
+# The first cycles of requests make what is kept for all. Later ones leave more and more if this
+# share of them leaves more; so many kinds of things are named.
+_FIRST_CYCLES, _OFTEN, _NAMED = 4, 0.8, 3
 # Measurements of long runs.
 _LONG = (Weigh.ALIVE, Weigh.SAMPLED)
 _NOT_TAKEN_OUT = "a finished or removed row was not taken out of the batch"
@@ -36,9 +40,10 @@ _NOT_TAKEN_OUT = "a finished or removed row was not taken out of the batch"
 def check_leak(play: Play) -> list[Finding]:
     """``leak`` for memory or work that no request can use any more.
 
-    That is: bytes after the last request; rows without a request; buffers that a kept cache, or one
-    of its layers, holds in addition to its own; graphs that grow from step to step because nothing
-    evaluates them; arrays and bytes outside the caches that grow in a long run of the same rows.
+    That is: bytes after the last request; more and more after equal cycles of requests; rows
+    without a request; buffers that a kept cache, or one of its layers, holds in addition to its
+    own; graphs that grow from step to step because nothing evaluates them; arrays and bytes outside
+    the caches that grow in a long run of the same rows.
     """
     findings = []
     for trace in play.traces[:2]:
@@ -69,7 +74,46 @@ def check_leak(play: Play) -> list[Finding]:
                     cause=_NOT_TAKEN_OUT,
                 )
             )
-    return [*findings, *_piled_up(play)]
+    return [*findings, *_piled_up(play), *_left(play)]
+
+
+def _left(play: Play) -> list[Finding]:
+    """What there was more and more of after equal cycles of requests, in every run."""
+    grown = [_growing(trace) for trace in play.traces[:2]]
+    common = [kind for kind in grown[0] if all(kind in of for of in grown)]
+    if not common:
+        return []
+    named = [f"{kind} {grown[0][kind][0]} to {grown[0][kind][1]}" for kind in common[:_NAMED]]
+    return [
+        _finding(
+            play,
+            play.traces[0],
+            f"{len(play.traces[0].left)} equal cycles of requests leave more and more: "
+            f"{'; '.join(named)}",
+            expected="the same after each cycle",
+            got=f"{len(common)} kinds of things of which each cycle leaves more",
+            cause="something of each request, or of each engine, is kept",
+        )
+    ]
+
+
+def _growing(trace: Trace) -> dict[str, tuple[int, int]]:
+    """By kind, the first and the last count; kinds that say most come first."""
+    counts = trace.left[_FIRST_CYCLES:]
+    kinds = {kind for count in counts for kind in count}
+    series = {kind: [count.get(kind, 0) for count in counts] for kind in sorted(kinds, key=_rank)}
+    return {kind: (of[0], of[-1]) for kind, of in series.items() if _rises_throughout(of)}
+
+
+def _rank(kind: str) -> tuple[bool, bool, str]:
+    return kind.startswith("objects of builtins"), kind.startswith("objects"), kind
+
+
+def _rises_throughout(counts: list[int]) -> bool:
+    """Whether almost all counts are larger than those before them, and hardly any smaller."""
+    rises = sum(later > earlier for earlier, later in itertools.pairwise(counts))
+    falls = sum(later < earlier for earlier, later in itertools.pairwise(counts))
+    return rises >= _OFTEN * len(counts) and falls <= _FEW * len(counts)
 
 
 def _kept(play: Play, trace: Trace) -> list[Finding]:

@@ -171,7 +171,13 @@ class Weigh(enum.StrEnum):
     KEPT = "kept"  # at the end, the memory of the first request's cache, as it is
     COMPUTED = "computed"  # the same, after evaluating that cache
     STORED = "stored"  # at the end, the memory of the shortest stored sequence, evaluated
+    CYCLES = "cycles"  # the schedule is run many times; what is left after each engine is closed
+    IDLE = "idle"  # what is left whenever all requests so far have ended
     READS = "reads"  # in each step, the places where the host waits for an array's contents
+
+
+CYCLES = 30
+"""How often a schedule is run, or its requests come again, to find what each time is left."""
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):

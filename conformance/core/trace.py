@@ -250,6 +250,8 @@ class Trace:
         missed: descriptions of the triggers that never fired.
         kept: memory of the first request's cache at the end, if the schedule requests it.
         counted: the engine's own statistics, if it keeps any.
+        left: counts of what was alive, by kind, after each cycle of requests, if the schedule
+            requests it.
     """
 
     schedule: Schedule
@@ -261,6 +263,7 @@ class Trace:
     missed: tuple[str, ...] = ()
     kept: KeptCache | None = None
     counted: Counted | None = None
+    left: tuple[Mapping[str, int], ...] = ()
 
     def events(self, request_id: str) -> tuple[TokenEvent, ...]:
         """All events of one request, in order."""

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 
-from conformance.core.schedule import Weigh
-from conformance.core.trace import Alive
+from conformance.core.schedule import CYCLES, Weigh
+from conformance.core.trace import Alive, Trace
 
 # Measured after each step, including the graph behind the caches.
 _EACH_STEP = (Weigh.GRAPH, Weigh.ALIVE)
 # Steps between two measurements, if not every step is measured.
 _SAMPLED = 10
+
+
+def cycled(run: Callable[[], Trace]) -> Trace:
+    """The trace of the last of many runs, with what each of them left; or of one that failed."""
+    from conformance.backend import memory  # noqa: PLC0415
+
+    left: list[Mapping[str, int]] = []
+    with memory.only_new_objects(), memory.exact_buffers():
+        for _ in range(CYCLES):
+            trace = run()
+            if trace.failure is not None or trace.out_of_steps:
+                return trace
+            del trace
+            left.append(memory.left(recorded=False))
+    return dataclasses.replace(run(), left=tuple(left))
 
 
 # mlx is imported only where it is needed: judging a foreign trace needs no mlx.
@@ -22,12 +38,13 @@ class Measuring:
         self._weigh = weigh
         self._reads: list[str] | None = None
         self._taken = 0
+        self._ended = 0
 
     @contextlib.contextmanager
     def on(self) -> Iterator[None]:
         """Context around all steps."""
         with contextlib.ExitStack() as stack:
-            if self._weigh in (Weigh.ALIVE, Weigh.SAMPLED):
+            if self._weigh in (Weigh.ALIVE, Weigh.SAMPLED, Weigh.IDLE):
                 from conformance.backend import memory  # noqa: PLC0415
 
                 stack.enter_context(memory.only_new_objects())
@@ -50,6 +67,18 @@ class Measuring:
         from conformance.backend.memory import alive  # noqa: PLC0415
 
         return alive(cache_bytes)
+
+    def idle(self, ended: int) -> bool:
+        """Whether counts are due: no request is left, and more have ended than before."""
+        due = self._weigh is Weigh.IDLE and ended > self._ended
+        self._ended = ended if due else self._ended
+        return due
+
+    def left(self) -> Mapping[str, int]:
+        """Counts of what is alive beside the run's record."""
+        from conformance.backend.memory import left  # noqa: PLC0415
+
+        return left(recorded=True)
 
     def reads(self) -> tuple[str, ...] | None:
         """The host reads since the last call; ``None`` if they are not counted."""

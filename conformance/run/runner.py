@@ -25,7 +25,7 @@ from conformance.core.schedule import (
     Weigh,
 )
 from conformance.core.trace import KeptCache, Mode, ProbeResult, Step, StepOutput, Trace
-from conformance.run.measuring import Measuring
+from conformance.run.measuring import Measuring, cycled
 
 # Steps after the end of the last request, in which the engine must produce nothing.
 _EPILOGUE_STEPS = 2
@@ -50,10 +50,19 @@ def play(
     Raises:
         MachineError: the engine failed because the disk is full or a permission is missing.
     """
-    run = Run(engine_class, model, schedule, meter, forced=forced, hints=hints)
-    if not schedule.decode_on_other_thread:
-        return run.play()
-    return on_other_thread(run.play)
+
+    def run() -> Trace:
+        return Run(engine_class, model, schedule, meter, forced=forced, hints=hints).play()
+
+    def unmetered() -> Trace:
+        mark = len(meter)
+        trace = run()
+        del meter[mark:]
+        return trace
+
+    if schedule.weigh is Weigh.CYCLES:
+        return cycled(unmetered)
+    return on_other_thread(run) if schedule.decode_on_other_thread else run()
 
 
 class Run:
@@ -91,6 +100,7 @@ class Run:
         self.produced: dict[str, int] = {}
         self.steps: list[Step] = []
         self._removed_from: dict[str, Stage] = {}
+        self._left: list[Mapping[str, int]] = []
         self._doing = "making the engine"
         self._stageless = Capability.STAGES not in engine_class.capabilities
         self._measuring = Measuring(schedule.weigh)
@@ -122,6 +132,7 @@ class Run:
             missed=tuple(_describe(item) for item in self._due) if failure is None else (),
             kept=kept,
             counted=counted,
+            left=tuple(self._left),
         )
 
     def _weigh(self, engine: Engine) -> KeptCache | None:
@@ -132,12 +143,20 @@ class Run:
         first = self._schedule.requests[0].request_id
         return engine.give_up(first, computed=self._schedule.weigh is Weigh.COMPUTED)
 
+    def _weigh_idle(self, engine: Engine) -> None:
+        """Count what is left, if the schedule requests it and all requests so far have ended."""
+        finished = [name for name, stage in self.stages.items() if stage is Stage.FINISHED]
+        if not self._live() and self._measuring.idle(len(finished)):
+            engine.give_up(finished[-1], computed=False)  # or its adapter keeps all caches
+            self._left.append(self._measuring.left())
+
     def _loop(self, engine: Engine) -> bool:
         """Step until all requests have ended; return whether the step limit was reached."""
         bound = step_bound(self._schedule)
         epilogue = 0
         for index in range(bound):
             self.step(engine, index, probes=self._fire(engine, index))
+            self._weigh_idle(engine)
             if self._all_ended():
                 epilogue += 1
                 if epilogue > _EPILOGUE_STEPS:

@@ -19,7 +19,7 @@ from conformance.scenarios import (
     structured,
 )
 from conformance.scenarios.scenario import Scenario
-from conformance.scenarios.workloads import traffic, traffic_options
+from conformance.scenarios.workloads import marathon, traffic, traffic_options
 
 LADDER: tuple[Scenario, ...] = (
     solo.REPEAT,
@@ -55,4 +55,5 @@ LADDER: tuple[Scenario, ...] = (
     *cost.COSTS,
     traffic.TRAFFIC,
     traffic_options.TRAFFIC_OPTIONS,
+    marathon.MARATHON,
 )

@@ -83,6 +83,7 @@ class Take:
     out_of_steps: bool = False
     held: int | None = 0
     kept: KeptCache | None = None
+    left: tuple[dict[str, int], ...] = ()
     counted: Counted | None = None
 
     def event(self, name, index):
@@ -141,6 +142,7 @@ class Take:
             out_of_steps=self.out_of_steps,
             cache_bytes_at_end=self.held,
             kept=self.kept,
+            left=self.left,
             counted=self.counted,
         )
 

@@ -217,6 +217,11 @@ def arrays_of_all_steps_kept(script):
     moments[place:place] = waits
 
 
+def threads_of_all_cycles_kept(script):
+    for take in (script.forced, script.free):
+        take.left = tuple({"threads": 3 + number} for number in range(30))
+
+
 def _stored(call, **more):
     kept = KeptSequence("user", (1, 2), 20, 20)
     counted = {"assistant": (0, 0), "user": (1, 20), "system": (0, 0)}
@@ -297,6 +302,7 @@ FIRES = {
     prefix_found_and_computed: {("reuse", V.COST)},
     state_cast_down: {("dtypes", V.DRIFT)},
     arrays_of_all_steps_kept: {("leak", V.LEAK)},
+    threads_of_all_cycles_kept: {("leak", V.LEAK)},
     kept_prefix_not_found: {("store_rules", V.PROTOCOL)},
     bytes_counted_twice: {("store_rules", V.LEAK)},
     nothing: set(),

@@ -8,4 +8,4 @@ every kind. No two of its rows are alike.
 
 def is_workload(scenario: str) -> bool:
     """Whether the scenario with this name is a workload."""
-    return scenario.startswith("traffic")
+    return scenario.startswith(("traffic", "marathon"))

@@ -89,9 +89,9 @@ def draw_rows(brief: Brief, choices: Choices, scale: Scale) -> list[Request]:
     room = scale.longest
     if brief.longest is not None:
         room = max(3, min(room, brief.longest - scale.lasting))
-    lengths = _cycled(choices, range(2, room + 1), count)
+    lengths = cycled(choices, range(2, room + 1), count)
     low, high = scale.limits
-    limits = _cycled(choices, range(low, high), count)
+    limits = cycled(choices, range(low, high), count)
     lengths[scale.first // 2] = lengths[scale.first + 1] = 1
     limits[scale.first // 3] = limits[-2] = 1
     if scale.one_padded:
@@ -125,7 +125,7 @@ def _removed(choices: Choices, rows: Sequence[Request]) -> dict[str, int]:
     """
     able = sorted(rows[1:-1], key=lambda row: -row.max_tokens)
     together_, others = able[:3], [row for row in able[3:] if row.max_tokens > _LATEST + 1]
-    chosen = [others[i] for i in _cycled(choices, range(len(others)), 5)]
+    chosen = [others[i] for i in cycled(choices, range(len(others)), 5)]
     alone = {row.request_id: (0, 1, 2, 3, _LATEST)[i] for i, row in enumerate(chosen)}
     return alone | {row.request_id: _TOGETHER for row in together_}
 
@@ -153,7 +153,7 @@ def _timeline(
     return arrivals, [Removal(tuple(names), produced(first, at)) for at, names in moments]
 
 
-def _cycled(choices: Choices, numbers: Sequence[int], count: int) -> list[int]:
+def cycled(choices: Choices, numbers: Sequence[int], count: int) -> list[int]:
     """``count`` of the numbers in random order; each once before any comes again."""
     drawn: list[int] = []
     while len(drawn) < count:
@@ -165,11 +165,11 @@ def _cycled(choices: Choices, numbers: Sequence[int], count: int) -> list[int]:
 def stopping(
     brief: Brief, choices: Choices, options: EngineOptions, by_engine: Collection[str] = ()
 ) -> Dress:
-    """Gives most rows stop sequences: one that ends it, and others that never match.
+    """Gives most rows one to six stop sequences: one that ends it, among others that never match.
 
-    They have one to six tokens of the row's own output, and end it at any of its tokens. Other rows
-    have those of the engine, or none; so have the rows ``by_engine``, and a row that ends with its
-    first token anyway.
+    It has one to six tokens of the row's own output, and ends it at any of its tokens. Others begin
+    or end like it. Other rows have those of the engine, or none; so have the rows ``by_engine``,
+    and a row that ends with its first token anyway.
     """
     low, high = brief.tokens
 
@@ -185,14 +185,10 @@ def stopping(
         if lasts:
             return replace(request, stop=(begun, (never,)))
         match = tokens[max(0, end - choices.integer(1, 6)) : end]
-        several = [(never, token) for token in tokens[:3]]
-        stop = (
-            ((tokens[0], never), match),
-            (match, (never,)),
-            (begun, (never,), *several, match),
-            (match,),
-        )
-        return replace(request, stop=stop[kind % 4])
+        begin, alike, longer = (tokens[0], never), (*match[:-1], never), (never, *match)
+        stop = [(never,), begin, begun, alike, longer][: choices.integer(0, 5)]
+        stop.insert(choices.integer(0, len(stop)), match)
+        return replace(request, stop=tuple(stop))
 
     return dress
 

@@ -9,7 +9,7 @@ from conformance.checks.forced import measure
 from conformance.core.engine import Engine
 from conformance.core.errors import ConformanceError
 from conformance.core.failures import failure_of
-from conformance.core.schedule import Schedule
+from conformance.core.schedule import Schedule, Weigh
 from conformance.core.trace import Failure
 from conformance.core.verdict import Finding, Verdict
 from conformance.reference.subject import Subject
@@ -21,6 +21,8 @@ from conformance.tools.repro.steps import by_steps
 
 Observed = tuple[Symptom, Schedule]
 
+# Scripts show no memory of these.
+_NOT_SHOWN = (None, Weigh.CYCLES, Weigh.IDLE)
 _NOT_WRONG = frozenset({Verdict.EXACT, Verdict.TIE, Verdict.VACUOUS, Verdict.UNSUPPORTED})
 
 
@@ -58,7 +60,7 @@ def _together(played: Play) -> Observed | None:
         return _crash(trace.failure, Kind(crash=True)), in_steps
     if worst.check == "probe":
         return Symptom(worst.verdict, Kind(called=True), worst.what, mark="probe"), in_steps
-    if worst.check == "leak" and played.schedule.weigh is not None:
+    if worst.check == "leak" and played.schedule.weigh not in _NOT_SHOWN:
         kind = Kind(weighed=str(played.schedule.weigh))
         return Symptom(worst.verdict, kind, worst.what, mark="leak"), in_steps
     kind = Kind(policy=worst.verdict is Verdict.POLICY)

@@ -1,5 +1,10 @@
 """Free memory is dirtied, and given back; how much there is, is known."""
 
+import os
+import threading
+from collections import Counter
+from pathlib import Path
+
 import mlx.core as mx
 import pytest
 
@@ -9,6 +14,7 @@ from conformance.backend.memory import (
     available_bytes,
     churn,
     exact_buffers,
+    left,
     only_new_objects,
 )
 
@@ -102,3 +108,34 @@ def test_arrays_that_live_are_counted_since_the_block_began():
         assert alive(64).nbytes == after.nbytes - 64
         kept.clear()
         assert alive(0).arrays == before.arrays
+
+
+def kinds_left(make, *, recorded=False):
+    """What there is more of when something was made."""
+    with only_new_objects():
+        before = left(recorded=recorded)
+        kept = make()
+        after = left(recorded=recorded)
+        del kept
+    return {kind for kind, count in after.items() if count > before.get(kind, 0)}
+
+
+def test_what_is_left_is_counted_by_kind():
+    def thread():
+        end = threading.Event()
+        threading.Thread(target=end.wait, daemon=True).start()
+        return end
+
+    assert "open files" in kinds_left(lambda: Path(os.devnull).open())  # noqa: SIM115
+    assert kinds_left(lambda: mx.full((7,), 2.0)) >= {"objects of mlx.core.array"}
+    arrays = kinds_left(lambda: mx.eval(made := mx.arange(4096)) or made)
+    assert {"objects of mlx.core.array", "bytes of arrays"} <= arrays
+    assert "objects of builtins.list" in kinds_left(lambda: [[1]])
+    ends = []
+    assert "threads" in kinds_left(lambda: ends.append(thread()))
+    ends[0].set()
+
+
+def test_beside_a_record_builtin_objects_are_not_counted():
+    assert kinds_left(lambda: [{}], recorded=True) == set()
+    assert kinds_left(lambda: Counter(a=1), recorded=True) == {"objects of collections.Counter"}

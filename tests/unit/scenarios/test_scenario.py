@@ -86,6 +86,11 @@ def uncounted(schedule):
     return replace(schedule, contracts=())
 
 
+def unweighed(schedule):
+    """Nobody looks at what requests leave."""
+    return replace(schedule, weigh=None)
+
+
 @dataclass(frozen=True)
 class Fake:
     """Another engine than a right one, or other schedules than the scenario's."""
@@ -185,6 +190,8 @@ PROOFS = {
         "steps of several rows whose graph was counted": Fake(weighing.CountsNoGraph),
         "a kept cache of one of several rows that was weighed": Fake(weighing.WeighsOneByOne),
         "200 steps after which all that lives was counted": Fake(schedules=short_outputs),
+        "what each of many engines left": Fake(weighing.Weighs, unweighed),
+        "what one engine left each time": Fake(weighing.Weighs, unweighed),
     },
     "kept": {
         "a kept cache of one of several rows that was weighed": Fake(weighing.KeepsNoCache),
@@ -269,6 +276,13 @@ PROOFS = {
     | {
         "4 rows in one decode call": ONE_BY_ONE,
         "rows with processors of four kinds": Fake(schedules=same_processors),
+    },
+    "marathon": {
+        "a very long row beside two others": ONE_BY_ONE,
+        "20 rows in one decode call": ONE_BY_ONE,
+        "9 rows that join at once": ONE_BY_ONE,
+        "a removal in decode among 9": ONE_BY_ONE,
+        "two long rows for long": ONE_BY_ONE,
     },
     "cost_positions": {
         "a prompt beside one of a hundred times its length, in pieces": Fake(
@@ -381,8 +395,8 @@ def made_by(glob):
     return lambda schedule: fnmatchcase(schedule.name, glob)
 
 
-# Each has 2,200 steps, in which only the prompts hang on the seed.
-SEEDS = {"cost_lasting": 3}
+# Each has hundreds of steps and more, in which little hangs on the seed.
+SEEDS = {"cost_lasting": 3, "held": 3, "marathon": 3}
 
 
 @pytest.mark.parametrize("scenario", BATCHED, ids=[s.name for s in BATCHED])

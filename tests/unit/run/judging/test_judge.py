@@ -43,9 +43,9 @@ SEVERAL = ALL - {"batch_of_one", "stale_state"}
 # Where rows are padded, or are at different positions.
 RAGGED = SEVERAL - {"identical", "equal_length", "held"}
 # Where a row ends, and another one decodes on or comes later.
-ENDS = RAGGED - {"wide", "threads"} | {"stale_state"}
+ENDS = RAGGED - {"wide", "threads"} | {"stale_state", "held"}
 PIECES = frozenset(
-    {"chunked", "staggered", "window", "cancelled", "prompt_cache", "quantized"}
+    {"chunked", "staggered", "window", "cancelled", "prompt_cache", "quantized", "held"}
     | {"media_in_pieces", "samplers", "structured"}
 )
 # Where a row that decodes waits for one that joins; a prompt of two tokens joins before long ones.
@@ -55,21 +55,24 @@ EXPECTED = {
     "LosesFirstToken": (Verdict.PROTOCOL, JOINS),
     "RepeatsToken": (Verdict.PROTOCOL, ENDS),
     "YieldsAfterFinish": (Verdict.PROTOCOL, ENDS),
-    "YieldsAfterRemoval": (Verdict.PROTOCOL, {"cancelled", "mixed_modality", "structured"}),
+    "YieldsAfterRemoval": (
+        Verdict.PROTOCOL,
+        {"cancelled", "mixed_modality", "structured", "held"},
+    ),
     "CallsEveryEndStop": (Verdict.PROTOCOL, ALL),
     "YieldsForAStranger": (
         Verdict.PROTOCOL,
-        {"cancelled", "mixed_modality", "media_in_pieces", "structured"},
+        {"cancelled", "mixed_modality", "media_in_pieces", "structured", "held"},
     ),
     "HidesLogprobs": (Verdict.PROTOCOL, SEVERAL),
     "AttendsToPadding": (Verdict.DIVERGED, RAGGED),
     "NanInPadding": (Verdict.NAN, RAGGED),
-    "RowZeroOffset": (Verdict.DIVERGED, RAGGED),
+    "RowZeroOffset": (Verdict.DIVERGED, RAGGED | {"held"}),
     "CountsColumnsAlone": (Verdict.DIVERGED, {"cancelled", "media_in_pieces"}),
     "AnswersFirstRow": (Verdict.DIVERGED, SEVERAL - {"identical"}),
     "JoinsOneOff": (
         Verdict.DIVERGED,
-        {"staggered", "window", "cancelled", "prompt_cache", "stop_sequences"}
+        {"staggered", "window", "cancelled", "prompt_cache", "stop_sequences", "held"}
         | {"samplers", "invalid", "quantized", "mixed_modality", "structured"},
     ),
     "WrongBeyondEightRows": (Verdict.DIVERGED, {"wide"}),
@@ -83,9 +86,9 @@ EXPECTED = {
     "SwapsImages": (Verdict.DIVERGED, {"images_together", "mixed_modality"}),
     "CutsImages": (Verdict.DIVERGED, {"media_in_pieces"}),
     "ImagesShiftJoins": (Verdict.DIVERGED, {"mixed_modality"}),
-    "RemembersText": (Verdict.DIVERGED, {"stale_state", "prompt_cache"}),
+    "RemembersText": (Verdict.DIVERGED, {"stale_state", "prompt_cache", "held"}),
     "KeepsArraysOfAllSteps": (Verdict.LEAK, {"held"}),
-    "KeepsCache": (Verdict.LEAK, {"cancelled", "media_in_pieces"}),
+    "KeepsCache": (Verdict.LEAK, {"cancelled", "media_in_pieces", "held"}),
     "InheritsSlotState": (
         Verdict.DIVERGED,
         {

@@ -13,6 +13,7 @@ from conformance.run.judging.judge import brief_for
 from conformance.run.registry import build_registry
 from conformance.scenarios import LADDER
 from conformance.scenarios.workloads import is_workload
+from conformance.scenarios.workloads.marathon import MARATHON
 from conformance.scenarios.workloads.traffic import TRAFFIC
 from conformance.scenarios.workloads.traffic_options import TRAFFIC_OPTIONS
 
@@ -30,7 +31,7 @@ def made(scenario, toy, seed=0, engine=ContinuousBatching):
 
 def test_a_workload_is_known_by_its_name():
     named = [scenario for scenario in LADDER if is_workload(scenario.name)]
-    assert named == BOTH
+    assert named == [*BOTH, MARATHON]
 
 
 @pytest.mark.parametrize("scenario", BOTH, ids=lambda s: s.name)
@@ -62,6 +63,20 @@ def test_rows_end_by_stops_and_by_limits(toy):
     assert ends == {FinishReason.STOP, FinishReason.LENGTH}
     assert {1, 2} <= lengths
     assert max(lengths) > 3
+
+
+def test_rows_have_one_stop_sequence_to_six_and_any_of_them_ends_the_row(toy):
+    """So an engine that knows the first few of them alone is found."""
+    counts, places = set(), set()
+    brief = brief_for(toy, ContinuousBatching, 0)
+    for schedule in [*made(TRAFFIC, toy), *made(MARATHON, toy)]:
+        for request in schedule.requests:
+            produced = brief.solo(request, schedule.options).tokens
+            ends = [at for at, stop in enumerate(request.stop) if produced[-len(stop) :] == stop]
+            counts.add(len(request.stop))
+            places |= set(ends)
+    assert counts == {0, 1, 2, 3, 4, 5, 6}
+    assert places == {0, 1, 2, 3, 4, 5}
 
 
 def test_rows_of_one_call_have_the_engine_s_own_stops_alone(toy):

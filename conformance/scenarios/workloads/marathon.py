@@ -1,0 +1,202 @@
+"""The workload ``marathon``: one generator that decodes for long, many requests, and many at once.
+
+What an engine counts, cuts now and then, or keeps by a request's number, may be right for the first
+requests and tokens only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace as replace_witness
+from itertools import accumulate, islice, pairwise
+
+from msgspec.structs import replace
+
+from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions
+from conformance.core.schedule import Removal, Request, Schedule, Stage, Trigger
+from conformance.core.token_choice import Sampler
+from conformance.core.trace import Trace
+from conformance.scenarios import witnesses as seen
+from conformance.scenarios.build import gone, produced, text_request, together
+from conformance.scenarios.choices import Choices, Seeded
+from conformance.scenarios.scenario import Brief, Scenario, Witness
+from conformance.scenarios.workloads.mixing import cycled, stopping
+
+# A model with so many positions gets prompts and outputs of their full length.
+_ENOUGH = 4096
+
+# Tokens of the prompt, and of the output, of rows that decode when others join them after so many
+# steps; these have more keys than 1,024, and than 2,048, from where on float16 has no odd numbers.
+_EARLY, _AFTER = ((211, 31), (3, 29)), 9
+_LATE, _PIECES = ((1103, 11), (2100, 19), (29, 17)), EngineOptions(prefill_step_size=512)
+
+# One row decodes for more than 512 steps. Meanwhile groups of others arrive, more than there are
+# slots, and at last a row of about its own length; the last group when all others have ended.
+_RUNNER, _RIVAL = (67, 541), (521, 87)
+_GROUPS, _LAST = (9, 1, 26, 3, 12, 2, 5, 9, 1, 17, 3, 7, 8, 12), 9
+_OPTIONS = EngineOptions(completion_batch_size=26, prefill_batch_size=11)
+_LENGTHS, _LIMITS = range(2, 49), range(2, 9)
+_LASTING = (10, 11, 12, 13, 10, 11, 12, 13, 37)  # limits of rows in groups larger than a prefill
+_LATEST = range(29, 35)  # the tokens that end rows with the largest limit
+_JOIN = 9  # rows that join at once
+_TWIN = 12  # the first of four requests whose prompts differ in one token
+_SAMPLED = 60  # the first of the requests that have samplers of their own
+# The first request of a wave of removals; after how many steps which of those from it on leave.
+_WAVES, _LEAVING = (24, 73, 104), {0: (0, 1), 2: (3, 5), 5: (2, 6, 7)}
+
+
+def _marathon(brief: Brief) -> list[Schedule]:
+    return [_long(brief), _many(brief)]
+
+
+def _fitting(brief: Brief) -> Callable[[int], int]:
+    """Numbers of tokens, smaller in proportion for a model with few positions."""
+    share = min(1, (brief.longest or _ENOUGH) / _ENOUGH)
+    return lambda tokens: max(2, int(tokens * share))
+
+
+def _long(brief: Brief) -> Schedule:
+    """Two rows decode; two much longer ones and a short one join them."""
+    fitting = _fitting(brief)
+    early, late = (
+        [
+            text_request(brief, f"of_{n}", fitting(n), variant=n, max_tokens=limit)
+            for n, limit in rows
+        ]
+        for rows in (_EARLY, _LATE)
+    )
+    arrivals = (together(*early), together(*late, when=produced(early[0].request_id, _AFTER)))
+    return Schedule("long", arrivals, options=_PIECES)
+
+
+def _many(brief: Brief) -> Schedule:
+    """Groups of requests come, and some are removed, while one row decodes."""
+    choices, fitting = Seeded(brief.seed, 5), _fitting(brief)
+    runner, rival = (
+        text_request(brief, name, fitting(length), max_tokens=fitting(limit))
+        for name, (length, limit) in (("runner", _RUNNER), ("rival", _RIVAL))
+    )
+    every = (runner.max_tokens - max(_LASTING)) // len(_GROUPS)
+    moments = [2 + every * at for at in range(len(_GROUPS))]
+    removals = _removals(moments) if Capability.CANCEL in brief.capabilities else {}
+    given = iter(_rows(brief, choices, {name for names in removals.values() for name in names}))
+
+    def when(step: int) -> Trigger:
+        return produced(runner.request_id, step)
+
+    groups = [
+        together(*islice(given, size), when=when(at))
+        for size, at in zip(_GROUPS, moments, strict=True)
+    ]
+    near = together(rival, when=when(runner.max_tokens - rival.max_tokens + 5))
+    last = together(*given, when=gone(rival.request_id))
+    removed = tuple(Removal(names, when(at)) for at, names in removals.items())
+    return Schedule("many", (together(runner), *groups, near, last), removed, options=_OPTIONS)
+
+
+def _removals(moments: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """Rows that leave together, by the first row's steps."""
+    arrived = [at for at, size in zip(moments, _GROUPS, strict=True) for _ in range(size)]
+    return {
+        arrived[begin] + after: tuple(f"r{begin + n}" for n in which)
+        for begin in _WAVES
+        for after, which in _LEAVING.items()
+    }
+
+
+def _rows(brief: Brief, choices: Choices, removed: Collection[str]) -> list[Request]:
+    """The rows of all groups; those of large groups last a while. Nothing ends a removed one."""
+    count = sum(_GROUPS) + _LAST
+    lengths, limits = cycled(choices, _LENGTHS, count), cycled(choices, _LIMITS, count)
+    for size, end in zip(_GROUPS, accumulate(_GROUPS), strict=True):
+        if size > _OPTIONS.prefill_batch_size:
+            limits[end - size : end] = cycled(choices, _LASTING, size)
+    lengths[_TWIN] = _LENGTHS.stop // 2
+    rows = [
+        text_request(brief, f"r{i}", length, variant=i, max_tokens=limit)
+        for i, (length, limit) in enumerate(zip(lengths, limits, strict=True))
+    ]
+    rows[_TWIN + 1 : _TWIN + 4] = _twins(brief, rows[_TWIN], rows[_TWIN + 1 : _TWIN + 4])
+    if Capability.SAMPLERS in brief.capabilities:
+        rows[_SAMPLED:] = [_sampling(choices, row, i) for i, row in enumerate(rows[_SAMPLED:])]
+    if Capability.STOP in brief.capabilities:
+        stops = stopping(brief, choices, _OPTIONS)
+        rows = [
+            _stopped_late(brief, row)
+            if row.max_tokens > _LATEST.stop and row.request_id not in removed
+            else stops(row, row.request_id in removed)
+            for row in rows
+        ]
+    return rows
+
+
+def _stopped_late(brief: Brief, row: Request) -> Request:
+    """The row, ended by a sequence that is produced before and after 32 tokens."""
+    tokens = brief.solo(row, _OPTIONS).tokens
+    return replace(row, stop=(tokens[_LATEST.start : _LATEST.stop],))
+
+
+def _twins(brief: Brief, row: Request, others: Sequence[Request]) -> list[Request]:
+    """The others with the prompt of ``row``, but for the last token, the first, or another."""
+    media = {place for medium in row.media for place in range(*medium.span)}
+    places = [place for place in range(len(row.prompt)) if place not in media]
+    low, high = brief.tokens
+    twins = []
+    for other, place in zip(others, (places[-1], places[0], places[len(places) // 2]), strict=True):
+        prompt = list(row.prompt)
+        prompt[place] = low + (prompt[place] - low + 1) % (high - low)
+        twins.append(replace(other, prompt=tuple(prompt), media=row.media))
+    return twins
+
+
+def _sampling(choices: Choices, row: Request, number: int) -> Request:
+    """The row with a sampler of its own; every third has none."""
+    seeded = Sampler("seeded", {"temperature": 0.8, "seed": number})
+    sampler = choices.pick((None, seeded, Sampler("rank", {"rank": 2 + number % 2})))
+    return replace(row, sampler=sampler)
+
+
+def _joins(trace: Trace) -> bool:
+    """Nine rows and more began to decode in one step, beside others."""
+    decoding = [set(step.in_stage(Stage.DECODE)) for step in trace.steps]
+    return any(now and len(later - now) >= _JOIN for now, later in pairwise(decoding))
+
+
+def _lasts(trace: Trace) -> bool:
+    """The rows with the largest limits were both at it when the longest had produced most."""
+    long, other = sorted(trace.schedule.requests, key=lambda r: -r.max_tokens)[:2]
+    steps = [
+        s for s in trace.steps if {long.request_id, other.request_id} <= {*s.in_stage(Stage.DECODE)}
+    ]
+    return len(steps) > other.max_tokens // 2
+
+
+def _long_beside(trace: Trace) -> bool:
+    """The longest prompt's row decoded beside two that are unlike it."""
+    longest = max(trace.schedule.requests, key=lambda r: len(r.prompt)).request_id
+    return any(
+        longest in rows and len(rows) > 2
+        for rows in (step.in_stage(Stage.DECODE) for step in trace.steps)
+    )
+
+
+_CANCELS = frozenset({Capability.CANCEL, Capability.STAGES})
+MARATHON = Scenario(
+    "marathon",
+    212,
+    "one generator for long rows, many requests, and many rows at once",
+    frozenset({Capability.LATE_JOIN, Capability.SLOTS}),
+    _marathon,
+    (
+        Witness("a very long row beside two others", _long_beside, shared=True).shown_in("long"),
+        seen.rows_together(20).shown_in("many"),
+        Witness(
+            f"{_JOIN} rows that join at once", _joins, needs=seen.TOGETHER, shared=True
+        ).shown_in("many"),
+        replace_witness(seen.removed_from(Stage.DECODE, among=_JOIN), needs=_CANCELS).shown_in(
+            "many"
+        ),
+        Witness("two long rows for long", _lasts, shared=True).shown_in("many"),
+    ),
+)
