@@ -59,6 +59,7 @@ def greedy(schedule):
 
 
 short_prompts = changed(lambda r: replace(r, prompt=r.prompt[:8]))
+short_wholes = changed(lambda r: replace(r, prompt=r.prompt[:99], segments=()))
 short_outputs = changed(lambda r: replace(r, max_tokens=min(r.max_tokens, 4)))
 without_processors = changed(lambda r: replace(r, processors=()))
 same_processors = changed(
@@ -79,6 +80,7 @@ def pool(**options):
 
 ROOMY = pool(blocks=999, times_first=None)
 without_continuations = changed(lambda r: None if r.continues else r)
+from_nothing = changed(lambda r: replace(r, continues=None))
 
 
 def uncounted(schedule):
@@ -265,6 +267,17 @@ PROOFS = {
         "4 rows in one decode call": ONE_BY_ONE,
         "rows with processors of four kinds": Fake(schedules=same_processors),
     },
+    "traffic_kept": {
+        "a prefix that is reused": Fake(caching.NeverReuses),
+        "a reused prefix while another request decodes": Fake(caching.ReusesWhenIdle),
+        "a reused prefix beside a prompt without one": Fake(caching.AdmitsOne),
+        "a removal in decode of a request that reused a prefix": Fake(caching.ReusesAtOnce),
+        "a prompt that comes again after its prefix was given up": Fake(caching.NeverForgets),
+        "a reused prefix of 300 tokens": Fake(storing.StoresSequences, short_wholes),
+        "two rows that go on from one cache, next to another": Fake(
+            storing.StoresSequences, from_nothing
+        ),
+    },
     "cost_positions": {
         "a prompt beside one of a hundred times its length, in pieces": Fake(
             fakes.PrefillsWhole, uncounted
@@ -350,6 +363,7 @@ RIGHT = {
     "kept": weighing.Weighs,
     "prefix_store": pooling.KeepsAPool,
     "cost_prefix": storing.StoresSequences,
+    "traffic_kept": storing.StoresSequences,
 }
 
 

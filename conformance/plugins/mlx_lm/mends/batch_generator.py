@@ -47,6 +47,23 @@ def unknown_uids_are_refused(hits: Hits) -> Patch:
     )
 
 
+@mend("rows-in-prefill-take-no-slot")
+def rows_in_prefill_take_slots(hits: Hits) -> Patch:
+    """A prompt is let in only while rows in prefill and in decode leave a slot for it."""
+
+    def admit(right: Right, self: Any) -> Any:
+        most = self.prefill_batch_size
+        free = self.completion_batch_size - len(self._generation_batch)
+        hits.hit_if(free < most)
+        self.prefill_batch_size = min(most, free)
+        try:
+            return right(self)
+        finally:
+            self.prefill_batch_size = most
+
+    return wrap(_generate.BatchGenerator, "_next", admit)
+
+
 @mend("finished-caches-hold-the-batch")
 def finished_caches_are_computed(hits: Hits) -> Patch:
     """The cache that comes with a finishing response is computed, and holds its own row alone."""

@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, replace, together, wrap
+from conformance.core.faults.patching import Patch, Right, before, replace, together, wrap
 from conformance.core.mends import mend
 from conformance.plugins.mlx_vlm.library_parts import part
 
@@ -77,6 +77,19 @@ def _positions_of_rows(hits: Hits, concerned: Any) -> Patch:
         return right(self, inputs, *args, **options)
 
     return wrap(part("models.minimax_m3_vl.language").MiniMaxM3Model, "__call__", called)
+
+
+@mend("minimax-m3-deltas-of-other-rows")
+def deltas_of_other_rows_are_forgotten(hits: Hits) -> Patch:
+    """The deltas that a batch of another number of rows left on the model count for nothing."""
+
+    def forget(self: Any, inputs: Any, *_: Any, **options: Any) -> None:
+        left, rows = self._rope_deltas, inputs.shape[0]
+        if options.get("rope_deltas") is None and left is not None and 1 < left.size != rows > 1:
+            hits.hit()
+            self._rope_deltas = mx.zeros((rows, 1), dtype=left.dtype)
+
+    return before(part("models.minimax_m3_vl.language").LanguageModel, "__call__", forget)
 
 
 @mend("minimax-m3-blocks-of-columns", "minimax-m3-blocks-of-columns-media")
