@@ -18,7 +18,7 @@ from conformance.scenarios import (
     structured,
 )
 from conformance.scenarios.scenario import Scenario
-from conformance.scenarios.workloads import traffic, traffic_kept, traffic_options
+from conformance.scenarios.workloads import traffic, traffic_kept, traffic_media, traffic_options
 
 LADDER: tuple[Scenario, ...] = (
     solo.REPEAT,
@@ -54,4 +54,5 @@ LADDER: tuple[Scenario, ...] = (
     traffic.TRAFFIC,
     traffic_options.TRAFFIC_OPTIONS,
     traffic_kept.TRAFFIC_KEPT,
+    traffic_media.TRAFFIC_MEDIA,
 )

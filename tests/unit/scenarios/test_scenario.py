@@ -278,6 +278,11 @@ PROOFS = {
             storing.StoresSequences, from_nothing
         ),
     },
+    "traffic_media": LATE_JOIN
+    | {
+        "3 rows in one decode call": ONE_BY_ONE,
+        "several media of one text at once": ONE_BY_ONE,
+    },
     "cost_positions": {
         "a prompt beside one of a hundred times its length, in pieces": Fake(
             fakes.PrefillsWhole, uncounted
