@@ -90,9 +90,11 @@ def _kept(brief: Brief, kind: str) -> Schedule:
     size = brief.sizes[kind][0]
     tenants = ("tenant-a", "tenant-b") if Capability.TENANTS in brief.capabilities else ("", "")
 
-    def shows(name: str, limit: int, content: int = 0, tenant: int = 0, **more: bool) -> Request:
+    def shows(
+        name: str, limit: int, content: int = 0, tenant: int = 0, *, twin: bool = False
+    ) -> Request:
         request = Request(name, (), limit, tenant=tenants[tenant])
-        return _of(brief, request, [Media(kind, size, content, **more)], 3)
+        return _of(brief, request, [Media(kind, size, content, twin=twin)], 3)
 
     first, lasting = shows("first", 2), shows("lasting", 12, 1, tenant=1)
     rows = [shows("twin", 4, twin=True), shows("other", 5, 2), shows("of_b", 3, tenant=1)]
