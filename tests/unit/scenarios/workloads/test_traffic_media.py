@@ -1,4 +1,4 @@
-"""Near twins with media in traffic: what takes one for the other is told, on real families."""
+"""Near twins with media in traffic: what takes one for the other is found, on real families."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ def aya_vision():
     return load_subject("aya_vision")
 
 
-def told(subject, schedule):
+def rows_found(subject, schedule):
     return {f.request_id for f in findings(subject, TRAFFIC_MEDIA, schedule)}
 
 
@@ -47,20 +47,20 @@ def without_the_fourth(loaded, made):
 
 
 @pytest.mark.parametrize("wrong", [first_of_the_tokens(), without_the_fourth])
-def test_a_picture_that_is_not_seen_is_told(aya_vision, wrong):
-    assert told(aya_vision, "image_busy") == set()
+def test_a_picture_that_is_not_seen_is_found(aya_vision, wrong):
+    assert rows_found(aya_vision, "image_busy") == set()
     with replace(engine, "embed", wrong):
-        assert told(aya_vision, "image_busy")
+        assert rows_found(aya_vision, "image_busy")
 
 
-def test_a_key_of_the_first_bytes_of_a_picture_is_told():
+def test_a_key_of_the_first_bytes_of_a_picture_is_found():
     def key(*, pixel_values, **_):
         return hash(np.array(pixel_values).tobytes()[:4096])
 
     subject = load_subject("gemma3")
-    assert told(subject, "image_kept") == set()
+    assert rows_found(subject, "image_kept") == set()
     with replace(part("apc"), "hash_image_payload", key):
-        assert "twin" in told(subject, "image_kept")
+        assert "twin" in rows_found(subject, "image_kept")
 
 
 @pytest.mark.parametrize("size", [(16, 8), (2, 8, 4), (32,)])
