@@ -21,6 +21,7 @@ class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         counted: families whose work is counted.
         counted_quantized: families whose quantized keys and values are counted.
         counted_long: families that give long answers.
+        marathon: families that decode many requests in one generator.
         served: families that servers run by default.
         served_by_first: ``scenarios`` that only the first of these runs.
     """
@@ -28,6 +29,7 @@ class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     counted: Table
     counted_quantized: Table
     counted_long: Table
+    marathon: Table
     served: Table
     served_by_first: Table
 

@@ -49,12 +49,14 @@ class Media(msgspec.Struct, frozen=True, omit_defaults=True):
         content: media of equal size but different content have different pixels or samples.
         span: half-open range of its positions in the prompt, including all tokens that the
             processor adds; ``(0, 0)`` if it has no place in the prompt, as with an encoder.
+        twin: it differs from the medium without this mark in its last pixel or sample alone.
     """
 
     kind: str
     size: tuple[int, ...]
     content: int = 0
     span: tuple[int, int] = (0, 0)
+    twin: bool = False
 
 
 class Asked(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -18,12 +18,13 @@ import msgspec
 
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
-from conformance.core.representatives import representatives
+from conformance.core.representatives import chosen_of, representatives
 from conformance.core.schedule import Schedule
 from conformance.core.tier_names import FULL, TIERS
 
 FILE = "tiers.json"
 _SERVED = "served_"  # prefix of the servers' scenarios
+_MARATHON = "marathon"
 # The rung that is hardest for a model's own code: unequal rows in one prefill.
 _TWICE = "ragged"
 
@@ -80,6 +81,8 @@ class Tier:
         """Whether the family runs any of the scenario."""
         if self.name != FULL and scenario.startswith(_SERVED):
             return representatives().serves(family, scenario)
+        if self.name != FULL and scenario == _MARATHON:
+            return family.name in chosen_of(representatives().marathon, family)
         return "*" not in self._without(family, scenario)
 
     def kept(

@@ -19,7 +19,13 @@ from conformance.scenarios import (
     structured,
 )
 from conformance.scenarios.scenario import Scenario
-from conformance.scenarios.workloads import marathon, traffic, traffic_options
+from conformance.scenarios.workloads import (
+    marathon,
+    traffic,
+    traffic_kept,
+    traffic_media,
+    traffic_options,
+)
 
 LADDER: tuple[Scenario, ...] = (
     solo.REPEAT,
@@ -55,5 +61,7 @@ LADDER: tuple[Scenario, ...] = (
     *cost.COSTS,
     traffic.TRAFFIC,
     traffic_options.TRAFFIC_OPTIONS,
+    traffic_kept.TRAFFIC_KEPT,
+    traffic_media.TRAFFIC_MEDIA,
     marathon.MARATHON,
 )

@@ -69,7 +69,7 @@ class ToyLibrary(Library):
         for part in parts:
             if isinstance(part, Media):
                 start = len(prompt)
-                prompt += [TEXT + part.content] * sum(part.size)
+                prompt += [TEXT + (part.content + 3 * part.twin) % 6] * sum(part.size)
                 placed.append(msgspec.structs.replace(part, span=(start, len(prompt))))
             else:
                 prompt += part

@@ -14,6 +14,8 @@ from conformance.core.errors import ScheduleError
 from conformance.core.schedule import Media
 
 _RATE = 16000
+# Turns a byte of a pixel, its last one, into one that is far from it.
+_OTHER = 0x80
 
 
 def draw(media: Media) -> Any:
@@ -41,12 +43,18 @@ def draw(media: Media) -> Any:
 
 def _image(media: Media) -> Image.Image:
     width, height = media.size
-    return Image.fromarray(_bytes(media, (height, width, 3)))
+    pixels = _bytes(media, (height, width, 3))
+    if media.twin:
+        pixels[-1, -1, -1] ^= _OTHER
+    return Image.fromarray(pixels)
 
 
 def _video(media: Media) -> npt.NDArray[np.uint8]:
     frames, width, height = media.size
-    return _bytes(media, (frames, height, width, 3))
+    pixels = _bytes(media, (frames, height, width, 3))
+    if media.twin:
+        pixels[-1, -1, -1, -1] ^= _OTHER
+    return pixels
 
 
 def _audio(media: Media) -> npt.NDArray[np.float32]:
@@ -57,6 +65,8 @@ def _audio(media: Media) -> npt.NDArray[np.float32]:
     tones = [np.sin(2 * np.pi * (100 + 3000 * pitch) * time) for pitch in raw[:3]]
     noise = raw[3:] - 0.5
     wave: npt.NDArray[np.float32] = (0.25 * sum(tones) + 0.1 * noise).astype(np.float32)
+    if media.twin:
+        wave[-1] = -wave[-1]
     return wave
 
 

@@ -184,7 +184,7 @@ def _long_beside(trace: Trace) -> bool:
 _CANCELS = frozenset({Capability.CANCEL, Capability.STAGES})
 MARATHON = Scenario(
     "marathon",
-    212,
+    214,
     "one generator for long rows, many requests, and many rows at once",
     frozenset({Capability.LATE_JOIN, Capability.SLOTS}),
     _marathon,

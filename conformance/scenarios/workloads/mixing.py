@@ -125,7 +125,7 @@ def _removed(choices: Choices, rows: Sequence[Request]) -> dict[str, int]:
     """
     able = sorted(rows[1:-1], key=lambda row: -row.max_tokens)
     together_, others = able[:3], [row for row in able[3:] if row.max_tokens > _LATEST + 1]
-    chosen = [others[i] for i in cycled(choices, range(len(others)), 5)]
+    chosen = [others[i] for i in cycled(choices, range(len(others)), min(5, len(others)))]
     alone = {row.request_id: (0, 1, 2, 3, _LATEST)[i] for i, row in enumerate(chosen)}
     return alone | {row.request_id: _TOGETHER for row in together_}
 

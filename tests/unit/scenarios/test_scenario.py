@@ -59,6 +59,7 @@ def greedy(schedule):
 
 
 short_prompts = changed(lambda r: replace(r, prompt=r.prompt[:8]))
+short_wholes = changed(lambda r: replace(r, prompt=r.prompt[:99], segments=()))
 short_outputs = changed(lambda r: replace(r, max_tokens=min(r.max_tokens, 4)))
 without_processors = changed(lambda r: replace(r, processors=()))
 same_processors = changed(
@@ -79,6 +80,7 @@ def pool(**options):
 
 ROOMY = pool(blocks=999, times_first=None)
 without_continuations = changed(lambda r: None if r.continues else r)
+from_nothing = changed(lambda r: replace(r, continues=None))
 
 
 def uncounted(schedule):
@@ -284,6 +286,22 @@ PROOFS = {
         "a removal in decode among 9": ONE_BY_ONE,
         "two long rows for long": ONE_BY_ONE,
     },
+    "traffic_kept": {
+        "a prefix that is reused": Fake(caching.NeverReuses),
+        "a reused prefix while another request decodes": Fake(caching.ReusesWhenIdle),
+        "a reused prefix beside a prompt without one": Fake(caching.AdmitsOne),
+        "a removal in decode of a request that reused a prefix": Fake(caching.ReusesAtOnce),
+        "a prompt that comes again after its prefix was given up": Fake(caching.NeverForgets),
+        "a reused prefix of 300 tokens": Fake(storing.StoresSequences, short_wholes),
+        "two rows that go on from one cache, next to another": Fake(
+            storing.StoresSequences, from_nothing
+        ),
+    },
+    "traffic_media": LATE_JOIN
+    | {
+        "3 rows in one decode call": ONE_BY_ONE,
+        "several media of one text at once": ONE_BY_ONE,
+    },
     "cost_positions": {
         "a prompt beside one of a hundred times its length, in pieces": Fake(
             fakes.PrefillsWhole, uncounted
@@ -369,6 +387,7 @@ RIGHT = {
     "kept": weighing.Weighs,
     "prefix_store": pooling.KeepsAPool,
     "cost_prefix": storing.StoresSequences,
+    "traffic_kept": storing.StoresSequences,
 }
 
 

@@ -103,18 +103,26 @@ def chunked_caches_merge_what_they_hold(hits: Hits) -> Patch:
     """A cache of chunked attention is merged with what it holds, at the columns of its tokens."""
 
     def merge(right: Right, self: Any, rows: Sequence[Any], lengths: Any) -> Any:
-        if not all(isinstance(row, _caches.ChunkedKVCache) for row in rows):
+        # What was merged comes back as a plain cache.
+        either = (_caches.ChunkedKVCache, _caches.KVCache)
+        chunked = any(isinstance(row, _caches.ChunkedKVCache) for row in rows)
+        if not chunked or not all(isinstance(row, either) for row in rows):
             return right(self, rows, lengths)
         hits.hit()
         return merged_chunks(rows)
 
-    return wrap(_caches.ChunkedKVCache, "prefix_cache_merge", merge)
+    return together(
+        wrap(_caches.ChunkedKVCache, "prefix_cache_merge", merge),
+        wrap(_caches.KVCache, "prefix_cache_merge", merge),
+    )
 
 
 def merged_chunks(rows: Sequence[Any]) -> Any:
     """Caches of chunked attention as one of a batch; what each holds is at its tokens' columns."""
 
     def plain(row: Any) -> Any:
+        if not isinstance(row, _caches.ChunkedKVCache):
+            return row
         cache = _caches.KVCache()
         if row.keys is None:
             return cache

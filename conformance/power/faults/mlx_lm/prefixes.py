@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from mlx_lm.models.cache import (
     BatchKVCache,
     LRUPromptCache,
     PromptTrie,
+    RotatingKVCache,
 )
 
 from conformance.core.faults.declaration import Hits
@@ -238,6 +240,67 @@ def kept_of_the_last_row(hits: Hits) -> Patch:
         return [*right(self, last)]
 
     return wrap(generate.PromptProcessingBatch, "extract_cache", extract)
+
+
+_in_traffic = partial(_kept, kills=("traffic_kept",))
+# A kept prefix that is longer than storage grows by.
+_LONG = 256
+
+
+@_in_traffic("F5.long-prefix-not-cut", source="a review: nothing is long", needs=(FULL,))
+def long_prefix_not_cut(hits: Hits) -> Patch:
+    """A longer sequence's cache is used whole if what the prompts share is long."""
+
+    def trim(right: Right, cache: Any, count: int) -> Any:
+        if cache[0].offset - count > _LONG:
+            hits.hit()
+            return cache
+        return right(cache, count)
+
+    return wrap(caches, "trim_prompt_cache", trim)
+
+
+@_in_traffic("F3.last-token-not-in-the-key", source="a review: near twins")
+def last_token_not_in_the_key(hits: Hits) -> Patch:
+    """A kept sequence is found by all of its tokens except the last one."""
+
+    def fetch(right: Right, self: Any, model: Any, tokens: list[int]) -> Any:
+        for order in self._lru._lrus.values():
+            for _, kept in order:
+                end = len(kept) - 1
+                if 0 < end < len(tokens) - 1 and kept[:end] == tokens[:end]:
+                    hits.hit_if(kept[end] != tokens[end])
+                    entry = self._trie.get(model, kept)
+                    return copy.deepcopy(entry.prompt_cache), tokens[end + 1 :]
+        return right(self, model, tokens)
+
+    return wrap(LRUPromptCache, "fetch_nearest_cache", fetch)
+
+
+@_in_traffic("F5.loaded-cache-forgets-its-offset", source="mlx-lm #980", needs=(ROTATING,))
+def loaded_cache_forgets_its_offset(hits: Hits) -> Patch:
+    """A window that has slid is loaded as if it held all tokens from the first one on."""
+
+    def loaded(found: Any, *_: Any, **__: Any) -> Any:
+        for cache in found:
+            if isinstance(cache, RotatingKVCache):
+                held = cache.state[0].shape[2]
+                hits.hit_if(cache.offset > held)
+                cache.offset = min(cache.offset, held)
+        return found
+
+    return after(caches, "load_prompt_cache", loaded)
+
+
+@_in_traffic("A6.given-up-and-still-found", source="a review: nothing lives on")
+def given_up_and_still_found(hits: Hits) -> Patch:
+    """A sequence that was given up stays in the trie, and is found there."""
+
+    def pop(_: Right, self: Any, model: Any, tokens: list[int]) -> Any:
+        hits.hit()
+        return self.get(model, tokens)
+
+    return wrap(PromptTrie, "pop", pop)
 
 
 _policy = partial(

@@ -31,7 +31,8 @@ def made(scenario, toy, seed=0, engine=ContinuousBatching):
 
 def test_a_workload_is_known_by_its_name():
     named = [scenario for scenario in LADDER if is_workload(scenario.name)]
-    assert named == [*BOTH, MARATHON]
+    assert named[:2] == BOTH
+    assert named[-1] is MARATHON
 
 
 @pytest.mark.parametrize("scenario", BOTH, ids=lambda s: s.name)

@@ -1,0 +1,146 @@
+"""The workload ``traffic_media``: images, videos and sounds beside text, and near twins.
+
+Near twins are requests that a key could take for one: one text with several media, media that
+differ in the last pixel, tenants that differ in the last letter.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace as replace_witness
+
+from msgspec.structs import replace
+
+from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions, PrefixCaching
+from conformance.core.family import Family
+from conformance.core.schedule import Media, Request, Schedule, Stage
+from conformance.core.trace import Trace
+from conformance.scenarios import witnesses as seen
+from conformance.scenarios.build import gone, produced, together
+from conformance.scenarios.choices import Choices, Seeded
+from conformance.scenarios.scenario import Brief, Scenario, Witness
+from conformance.scenarios.workloads.mixing import Dress, Scale, draw_rows, traffic
+
+_SCALE = Scale(first=9, second=5, groups=(2, 4), longest=13, limits=(3, 8), lasting=14)
+# Media of one text in one batch; media of one prompt.
+_TWINS, _SEVERAL = 4, 4
+_KEPT = frozenset({Capability.PREFIX_CACHING, Capability.LATE_JOIN})
+
+
+def _traffic_media(brief: Brief) -> list[Schedule]:
+    kinds = [kind for kind in brief.modalities if kind != "text"]
+    schedules = [_mixed(brief, kind, number) for number, kind in enumerate(kinds)]
+    if brief.capabilities >= _KEPT:
+        schedules += [_kept(brief, kind) for kind in kinds]
+    return schedules
+
+
+def _mixed(brief: Brief, kind: str, number: int) -> Schedule:
+    choices = Seeded(brief.seed, 8, number)
+    rows = draw_rows(brief, choices, _SCALE)
+    options = EngineOptions(prefill_batch_size=3, completion_batch_size=6)
+    shown = _showing(brief, choices, kind)
+    return traffic(brief, choices, _SCALE, rows, shown, name=f"{kind}_busy", options=options)
+
+
+def _showing(brief: Brief, choices: Choices, kind: str) -> Dress:
+    """Gives most requests media; every third row is text, where the family takes text alone.
+
+    The last rows, which come together, and the first are near twins. The others have their own
+    text, and one medium or several.
+    """
+    sizes, number = brief.sizes[kind], 0
+
+    def dress(request: Request, lasts: bool) -> Request:  # noqa: ARG001, FBT001 - see Dress
+        nonlocal number
+        number += 1
+        place = number - _SCALE.first
+        twins = place > 0 or number == 1
+        if number % 3 == 2 and not twins and not brief.required:
+            return request
+        media = [Media(kind, sizes[0], max(0, place - 2), twin=place == 1)]
+        if not twins:
+            several = 1 if kind in brief.single or brief.required else choices.integer(1, 2)
+            count = _SEVERAL if several > 1 and number > 3 else several
+            media = [Media(kind, sizes[(number + i) % len(sizes)], i) for i in range(count)]
+        variant = 0 if twins else number
+        return _of(brief, request, media, variant)
+
+    return dress
+
+
+def _of(brief: Brief, request: Request, media: list[Media], variant: int) -> Request:
+    """The request with a prompt of these media and a text."""
+    before, after = brief.prompt(3, variant), brief.prompt(4 + variant % 5, variant)
+    parts: list[tuple[int, ...] | Media] = [] if brief.required else [before]
+    for place, medium in enumerate(media):
+        parts += [*([brief.prompt(1, place)] if place else []), medium]
+    if brief.media_last:
+        parts = [before + after, *parts[1:]]
+    else:
+        parts.append(after)
+    prompt, placed = brief.compose(parts)
+    return replace(request, prompt=prompt, media=placed)
+
+
+def _kept(brief: Brief, kind: str) -> Schedule:
+    """Near twins, one after the other and at once, where prefixes of prompts are kept."""
+    options = EngineOptions(prefix_caching=PrefixCaching(block_size=4, interval=4))
+    size = brief.sizes[kind][0]
+    tenants = ("tenant-a", "tenant-b") if Capability.TENANTS in brief.capabilities else ("", "")
+
+    def shows(
+        name: str, limit: int, content: int = 0, tenant: int = 0, *, twin: bool = False
+    ) -> Request:
+        request = Request(name, (), limit, tenant=tenants[tenant])
+        return _of(brief, request, [Media(kind, size, content, twin=twin)], 3)
+
+    first, lasting = shows("first", 2), shows("lasting", 12, 1, tenant=1)
+    rows = [shows("twin", 4, twin=True), shows("other", 5, 2), shows("of_b", 3, tenant=1)]
+    arrivals = [together(lasting, first), together(*rows, when=gone("first"))]
+    again = [shows("again", 3), shows("twin_of_b", 6, tenant=1, twin=True)]
+    arrivals.append(together(*again, when=gone("of_b")))
+    arrivals.append(together(shows("late", 2, 3), when=produced("lasting", 3)))
+    return Schedule(f"{kind}_kept", tuple(arrivals), options=options)
+
+
+def _twins(trace: Trace) -> bool:
+    """Several rows of one text decode at once, each with a medium of its own."""
+    asked = {request.request_id: request for request in trace.schedule.requests}
+    for step in trace.steps:
+        media = defaultdict(set)
+        for name in step.in_stage(Stage.DECODE):
+            media[_text(asked[name])].add(asked[name].media)
+        if max(map(len, media.values()), default=0) >= _TWINS - 1:
+            return True
+    return False
+
+
+def _text(request: Request) -> tuple[int, ...]:
+    """The prompt's tokens that are of no medium."""
+    shown = [medium.span for medium in request.media]
+    places = enumerate(request.prompt)
+    return tuple(t for at, t in places if not any(a <= at < b for a, b in shown))
+
+
+def _takes_media(family: Family) -> str:
+    return "" if set(family.facts.modalities) - {"text"} else "it takes text only"
+
+
+_LATE = frozenset({Capability.LATE_JOIN})
+TRAFFIC_MEDIA = Scenario(
+    "traffic_media",
+    213,
+    "a busy server of images, videos and sounds, many of them near twins",
+    frozenset({Capability.MEDIA}),
+    _traffic_media,
+    (
+        seen.rows_together(3).shown_in("*_busy"),
+        replace_witness(seen.late_join(), needs=_LATE).shown_in("*_busy"),
+        Witness(
+            "several media of one text at once", _twins, frozenset({Capability.STAGES})
+        ).shown_in("*_busy"),
+    ),
+    applies=_takes_media,
+)
