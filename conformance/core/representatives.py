@@ -21,7 +21,7 @@ class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         counted: families whose work is counted.
         counted_quantized: families whose quantized keys and values are counted.
         counted_long: families that give long answers.
-        marathon: families that decode many requests in one generator.
+        costly: families that run costly tests of the engine below the full tier.
         served: families that servers run by default.
         served_by_first: ``scenarios`` that only the first of these runs.
     """
@@ -29,7 +29,7 @@ class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     counted: Table
     counted_quantized: Table
     counted_long: Table
-    marathon: Table
+    costly: Table
     served: Table
     served_by_first: Table
 

@@ -24,7 +24,7 @@ from conformance.core.tier_names import FULL, TIERS
 
 FILE = "tiers.json"
 _SERVED = "served_"  # prefix of the servers' scenarios
-_MARATHON = "marathon"
+_COSTLY = frozenset({"marathon", "distributions"})
 # The rung that is hardest for a model's own code: unequal rows in one prefill.
 _TWICE = "ragged"
 
@@ -81,8 +81,9 @@ class Tier:
         """Whether the family runs any of the scenario."""
         if self.name != FULL and scenario.startswith(_SERVED):
             return representatives().serves(family, scenario)
-        if self.name != FULL and scenario == _MARATHON:
-            return family.name in chosen_of(representatives().marathon, family)
+        if self.name != FULL and scenario in _COSTLY:
+            chosen = family.name in chosen_of(representatives().costly, family)
+            return chosen and "*" not in self._without(family, scenario)
         return "*" not in self._without(family, scenario)
 
     def kept(

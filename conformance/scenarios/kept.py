@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.schedule import (
-    CYCLES,
-    Arrival,
-    Removal,
     Request,
     Schedule,
     Stage,
-    Trigger,
     Weigh,
 )
 from conformance.core.trace import Trace
@@ -21,14 +15,10 @@ from conformance.scenarios.build import (
     LASTING,
     LONG,
     MEDIUM,
-    ONE,
-    PIECE,
     SHORT,
     TWO,
     at_once,
     gone,
-    produced,
-    requests_of,
     text_request,
     together,
 )
@@ -43,16 +33,12 @@ STEPS = 200
 MANY = STEP
 # Rows of a batch whose buffers one short row might keep alive. The first is measured.
 LENGTHS = (SHORT, LONG, MEDIUM, LONG, MEDIUM, LONG, MEDIUM, LONG)
-# One prompt at a time in prefill, and never more than three rows.
-_FEW_SLOTS = EngineOptions(prefill_step_size=PIECE, prefill_batch_size=1, completion_batch_size=3)
-_LEAVES = frozenset({Capability.CANCEL, Capability.LATE_JOIN, Capability.SLOTS})
 
 
 def _held(brief: Brief) -> list[Schedule]:
     weighed = Capability.WEIGHED in brief.capabilities
     first = [_decoding(brief), _ended(brief, "computed", Weigh.COMPUTED)] if weighed else []
-    cycles = [_renewed(brief), _again(brief)] if brief.capabilities >= _LEAVES else []
-    return [*first, _lasting(brief), *cycles]
+    return [*first, _lasting(brief)]
 
 
 def _kept(brief: Brief) -> list[Schedule]:
@@ -84,35 +70,6 @@ def _lasting(brief: Brief) -> Schedule:
         for variant, name in enumerate(names)
     ]
     return at_once("lasting", *rows, weigh=Weigh.ALIVE, contracts=("arrays",))
-
-
-def _renewed(brief: Brief) -> Schedule:
-    """Requests end, or are removed from the queue, in prefill and in decode; by many engines."""
-    arrivals, removals = _cycle(brief, 0)
-    return Schedule("renewed", arrivals, removals, options=_FEW_SLOTS, weigh=Weigh.CYCLES)
-
-
-def _again(brief: Brief) -> Schedule:
-    """The same many times by one engine, which is idle in between."""
-    cycles = [_cycle(brief, number) for number in range(CYCLES)]
-    arrivals = tuple(arrival for each, _ in cycles for arrival in each)
-    removals = tuple(removal for _, each in cycles for removal in each)
-    return Schedule("again", arrivals, removals, options=_FEW_SLOTS, weigh=Weigh.IDLE)
-
-
-def _cycle(brief: Brief, number: int) -> tuple[tuple[Arrival, ...], tuple[Removal, ...]]:
-    """Arrivals, when the cycle before has ended, and removals. One request decodes to its end."""
-    lengths = {"ends": MEDIUM, "decodes": SHORT, "prefills": LONG, "waits": TWO, "goes": ONE}
-    rows = requests_of(brief, {f"{name}{number}": n for name, n in lengths.items()}, 2 * LASTING)
-    ends, decodes, prefills, waits, goes = (row.request_id for row in rows)
-
-    def at(count: int) -> Trigger:
-        return produced(ends, count)
-
-    before = gone(f"ends{number - 1}") if number else None
-    arrivals = together(rows[0], when=before), together(*rows[1:2], when=at(1))
-    leaving = Removal((goes,), at(6)), Removal((prefills, waits), at(7)), Removal((decodes,), at(9))
-    return (*arrivals, together(*rows[2:], when=at(6))), leaving
 
 
 def _ended(brief: Brief, name: str, weigh: Weigh) -> Schedule:
@@ -157,10 +114,6 @@ def _lasted(trace: Trace) -> bool:
     return len(steps) >= STEPS
 
 
-def _counted_after(weigh: Weigh) -> Callable[[Trace], bool]:
-    return lambda trace: trace.schedule.weigh is weigh and len(trace.left) >= CYCLES
-
-
 def _piece_weighed(trace: Trace) -> bool:
     stored = trace.schedule.weigh is Weigh.STORED
     return stored and trace.kept is not None and trace.kept.counted > 0
@@ -185,12 +138,6 @@ HELD = Scenario(
         Witness(
             "a kept cache of one of several rows that was weighed", _weighed, needs=_WEIGHS
         ).shown_in("computed"),
-        Witness(
-            "what each of many engines left", _counted_after(Weigh.CYCLES), needs=_LEAVES
-        ).shown_in("renewed"),
-        Witness(
-            "what one engine left each time", _counted_after(Weigh.IDLE), needs=_LEAVES
-        ).shown_in("again"),
         Witness(f"{STEPS} steps after which all that lives was counted", _lasted).shown_in(
             "lasting"
         ),

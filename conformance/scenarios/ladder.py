@@ -23,6 +23,7 @@ from conformance.scenarios.workloads import (
     marathon,
     traffic,
     traffic_kept,
+    traffic_leaves,
     traffic_media,
     traffic_options,
 )
@@ -64,4 +65,5 @@ LADDER: tuple[Scenario, ...] = (
     traffic_kept.TRAFFIC_KEPT,
     traffic_media.TRAFFIC_MEDIA,
     marathon.MARATHON,
+    traffic_leaves.TRAFFIC_LEAVES,
 )

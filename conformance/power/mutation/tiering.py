@@ -25,6 +25,7 @@ QUICK_RATE = 0.98
 OF_KINDS: Globs = {
     "cancelled": ("decode*", "every_stage", "longest_in_decode", "prefill*", "queued"),
     "chunked": ("long",),
+    "distributions": ("*",),
     "early_finish": ("*",),
     "equal_length": ("*",),
     "held": ("*",),
@@ -44,6 +45,7 @@ OF_KINDS: Globs = {
     "threads": ("*",),
     "traffic": ("few_slots",),
     "traffic_kept": ("*",),
+    "traffic_leaves": ("*",),
     "traffic_media": ("*",),
     "traffic_options": ("*",),
     "wide": ("of_9", "of_17", "of_33"),

@@ -31,7 +31,8 @@ _KEPT = frozenset({Capability.PREFIX_CACHING, Capability.LATE_JOIN})
 def _traffic_media(brief: Brief) -> list[Schedule]:
     kinds = [kind for kind in brief.modalities if kind != "text"]
     schedules = [_mixed(brief, kind, number) for number, kind in enumerate(kinds)]
-    if brief.capabilities >= _KEPT:
+    # Where each prompt must hold a medium, no prefixes are kept: the same as in `prefix_caching`.
+    if brief.capabilities >= _KEPT and not brief.required:
         schedules += [_kept(brief, kind) for kind in kinds]
     return schedules
 

@@ -82,6 +82,17 @@ def test_the_data_has_each_tier_but_the_full_one_and_leaves_less_out_of_the_defa
         assert not [name for name, globs in choice.left_out.items() if "*" in globs]
 
 
+def test_costly_tests_of_the_engine_have_one_family_of_each_library_below_the_full_tier():
+    one, other = (
+        Family(name, Facts(library="mlx_lm", quick=True), {}) for name in ("llama", "mamba2")
+    )
+    for scenario in ("marathon", "distributions"):
+        assert tier("default").plays(one, scenario)
+        assert not tier("default").plays(other, scenario)
+        assert not tier(QUICK).plays(one, scenario)
+        assert WHOLE.plays(other, scenario)
+
+
 def test_servers_play_one_family_of_each_kind():
     served = representatives()
     names = {scenario.name for scenario in SERVED_SCENARIOS}

@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, before, replace, together, wrap
+from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend
 from conformance.plugins.mlx_vlm.library_parts import part
 from conformance.plugins.mlx_vlm.mends.kept_positions import deltas_of_these_rows

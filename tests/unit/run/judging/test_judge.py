@@ -43,9 +43,9 @@ SEVERAL = ALL - {"batch_of_one", "stale_state"}
 # Where rows are padded, or are at different positions.
 RAGGED = SEVERAL - {"identical", "equal_length", "held"}
 # Where a row ends, and another one decodes on or comes later.
-ENDS = RAGGED - {"wide", "threads"} | {"stale_state", "held"}
+ENDS = RAGGED - {"wide", "threads"} | {"stale_state"}
 PIECES = frozenset(
-    {"chunked", "staggered", "window", "cancelled", "prompt_cache", "quantized", "held"}
+    {"chunked", "staggered", "window", "cancelled", "prompt_cache", "quantized"}
     | {"media_in_pieces", "samplers", "structured"}
 )
 # Where a row that decodes waits for one that joins; a prompt of two tokens joins before long ones.
@@ -55,24 +55,21 @@ EXPECTED = {
     "LosesFirstToken": (Verdict.PROTOCOL, JOINS),
     "RepeatsToken": (Verdict.PROTOCOL, ENDS),
     "YieldsAfterFinish": (Verdict.PROTOCOL, ENDS),
-    "YieldsAfterRemoval": (
-        Verdict.PROTOCOL,
-        {"cancelled", "mixed_modality", "structured", "held"},
-    ),
+    "YieldsAfterRemoval": (Verdict.PROTOCOL, {"cancelled", "mixed_modality", "structured"}),
     "CallsEveryEndStop": (Verdict.PROTOCOL, ALL),
     "YieldsForAStranger": (
         Verdict.PROTOCOL,
-        {"cancelled", "mixed_modality", "media_in_pieces", "structured", "held"},
+        {"cancelled", "mixed_modality", "media_in_pieces", "structured"},
     ),
     "HidesLogprobs": (Verdict.PROTOCOL, SEVERAL),
     "AttendsToPadding": (Verdict.DIVERGED, RAGGED),
     "NanInPadding": (Verdict.NAN, RAGGED),
-    "RowZeroOffset": (Verdict.DIVERGED, RAGGED | {"held"}),
+    "RowZeroOffset": (Verdict.DIVERGED, RAGGED),
     "CountsColumnsAlone": (Verdict.DIVERGED, {"cancelled", "media_in_pieces"}),
     "AnswersFirstRow": (Verdict.DIVERGED, SEVERAL - {"identical"}),
     "JoinsOneOff": (
         Verdict.DIVERGED,
-        {"staggered", "window", "cancelled", "prompt_cache", "stop_sequences", "held"}
+        {"staggered", "window", "cancelled", "prompt_cache", "stop_sequences"}
         | {"samplers", "invalid", "quantized", "mixed_modality", "structured"},
     ),
     "WrongBeyondEightRows": (Verdict.DIVERGED, {"wide"}),
@@ -86,9 +83,9 @@ EXPECTED = {
     "SwapsImages": (Verdict.DIVERGED, {"images_together", "mixed_modality"}),
     "CutsImages": (Verdict.DIVERGED, {"media_in_pieces"}),
     "ImagesShiftJoins": (Verdict.DIVERGED, {"mixed_modality"}),
-    "RemembersText": (Verdict.DIVERGED, {"stale_state", "prompt_cache", "held"}),
+    "RemembersText": (Verdict.DIVERGED, {"stale_state", "prompt_cache"}),
     "KeepsArraysOfAllSteps": (Verdict.LEAK, {"held"}),
-    "KeepsCache": (Verdict.LEAK, {"cancelled", "media_in_pieces", "held"}),
+    "KeepsCache": (Verdict.LEAK, {"cancelled", "media_in_pieces"}),
     "InheritsSlotState": (
         Verdict.DIVERGED,
         {

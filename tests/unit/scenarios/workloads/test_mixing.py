@@ -31,8 +31,8 @@ def made(scenario, toy, seed=0, engine=ContinuousBatching):
 
 def test_a_workload_is_known_by_its_name():
     named = [scenario for scenario in LADDER if is_workload(scenario.name)]
-    assert named[:2] == BOTH
-    assert named[-1] is MARATHON
+    assert {*BOTH, MARATHON} < set(named)
+    assert "wide" not in {scenario.name for scenario in named}
 
 
 @pytest.mark.parametrize("scenario", BOTH, ids=lambda s: s.name)
@@ -49,7 +49,7 @@ def test_no_two_rows_have_a_prompt_in_common_and_limits_are_used_evenly(scenario
         assert len(set(prompts)) == len(prompts)
         assert min(map(len, prompts)) == 1
         assert limits[1] >= 2
-        assert max(limits.values()) <= 4
+        assert max(limits.values()) <= 6
 
 
 def test_rows_end_by_stops_and_by_limits(toy):
