@@ -55,7 +55,7 @@ def _differ(trace: Trace) -> bool:
 
 DISTRIBUTIONS = Scenario(
     "distributions",
-    145,
+    142,
     "tokens drawn at random: by the oracle's probabilities, rows and steps independent",
     frozenset({Capability.DEFAULTS}),
     _distributions,

@@ -25,6 +25,7 @@ from conformance.core.forward_calls import ForwardCall
 from conformance.core.pooled import PoolCall, Pooled, Prefix
 from conformance.core.schedule import Stage
 from conformance.core.stored import KeptSequence, StoreCall, Stored
+from conformance.core.token_choice import RANDOM, Sampler
 from conformance.core.trace import (
     Alive,
     CachedLayer,
@@ -159,6 +160,12 @@ def growing_graph(script):
     script.__init__(alone=True)
     for index, moment in enumerate(script.free.moments):
         moment.pending = 10 * index
+
+
+def unlikely_draws(script):
+    """Tokens that are never drawn by these probabilities."""
+    margins = dict.fromkeys(range(5), -20.0)
+    script.__init__(sampler=Sampler(RANDOM, {"temp": 1.0}), margins=margins)
 
 
 def positions_wasted(script):
@@ -330,6 +337,7 @@ FIRES = {
     ghost_row: {("leak", V.LEAK)},
     buffers_kept: {("leak", V.LEAK)},
     growing_graph: {("leak", V.LEAK)},
+    unlikely_draws: {("draws", V.DIVERGED)},
     positions_wasted: {("contract_counts", V.COST)},
     bytes_held: {("leak", V.LEAK)},
     accepted: {("probe", V.PROTOCOL)},

@@ -8,7 +8,7 @@ from miniatures.right import ContinuousBatching
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Arrival, Request, Schedule, from_json, to_json
+from conformance.core.schedule import Arrival, Request, Schedule, from_json, own_sampler, to_json
 from conformance.core.schedule import validate as valid
 from conformance.core.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 from conformance.run.judging.judge import brief_for
@@ -78,7 +78,7 @@ def needed(schedule):
     requests = schedule.requests
     if schedule.options.kv is not None:
         used.add(Capability.QUANTIZED)
-    if any(r.sampler for r in requests):
+    if any(own_sampler(r, schedule.options) for r in requests):
         used.add(Capability.SAMPLERS)
     if any(r.processors for r in requests):
         used.add(Capability.PROCESSORS)

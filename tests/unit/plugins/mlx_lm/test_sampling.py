@@ -82,7 +82,7 @@ def test_an_unknown_sampler_is_reported_with_the_known_ones():
         make_sampler(Sampler("beam"))
     assert (
         str(raised.value)
-        == "mlx_lm: no sampler of kind 'beam'; there are seeded, library, compared, rank"
+        == "mlx_lm: no sampler of kind 'beam'; there are seeded, library, compared, rank, random"
     )
 
 

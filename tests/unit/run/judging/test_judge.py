@@ -118,13 +118,13 @@ EXPECTED = {
     "DriftsALittle": (Verdict.DRIFT, SEVERAL),
 }
 
-# What has no ingredient in a workload: media, bounds, caches that are quantized or extracted,
-# grammars, invalid calls, threads, a release of all rows but a padded one, hundreds of steps.
+# What has no ingredient in a workload: media in pieces, bounds, caches that are quantized or
+# extracted, grammars, invalid calls, threads, a release of all rows but a padded one.
 NOT_IN_WORKLOADS = {
-    *("SwapsImages", "CutsImages", "ImagesShiftJoins", "ForgetsBound", "MixesScales"),
+    *("CutsImages", "ForgetsBound", "MixesScales"),
     *("SharesExtractedCache", "MovesGrammarsLate", "AcceptsInvalid", "RefusesUnclearly"),
     *("HalfAppliesInvalid", "WaitsForWholePrefill", "SaysUnsupported", "CrashesOnOtherThread"),
-    *("CountsColumnsAlone", "KeepsArraysOfAllSteps"),
+    "CountsColumnsAlone",
 }
 
 # What each fake leaves out: these scenarios are vacuous on it, and all others exact.
