@@ -17,6 +17,7 @@ from conformance.run.diagnosis import diagnose
 from conformance.run.mending import Mending
 from conformance.run.needs import with_needs
 from conformance.run.session import Session
+from conformance.scenarios.workloads import is_workload
 
 _Entries = tuple[Sequence[Defect], Sequence[Defect]]
 
@@ -44,6 +45,7 @@ class CaseJudge:
         self._known = known
         self._mends = mends
         self._like_module = like_module
+        self._named: set[tuple[str, str, str]] = set()
 
     @functools.cached_property
     def _mending(self) -> Mending:
@@ -65,12 +67,17 @@ class CaseJudge:
     def diagnosed(self, case: CaseId, result: CaseResult) -> CaseResult:
         """A judged result; a failed case is compared with engines right by construction.
 
-        Of a failed workload it is said what it needs to fail.
+        Of the first failed workload of a family it is said what it needs to fail.
         """
         failed = not result.expected and not result.verdict.good
         if not failed or result.verdict is Verdict.HANG:
             return result
-        return with_needs(self._session, case, diagnose(self._session, case, result))
+        diagnosed = diagnose(self._session, case, result)
+        key = case.engine, case.family, case.dtype
+        if key in self._named or not is_workload(case.scenario):
+            return diagnosed
+        self._named.add(key)
+        return with_needs(self._session, case, diagnosed)
 
     def judged_again(self, result: CaseResult) -> CaseResult | None:
         """An earlier result by the current expectations; ``None`` if the mends have changed."""

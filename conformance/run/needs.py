@@ -21,7 +21,6 @@ from conformance.run.judging.playing import play_schedule
 from conformance.run.session import Session
 from conformance.scenarios.features import Feature, features_of
 from conformance.scenarios.smaller_schedules import smallest
-from conformance.scenarios.workloads import is_workload
 
 CHECK = "needs"
 """The check name of this finding in the evidence of a case; it never changes the verdict."""
@@ -66,7 +65,7 @@ def with_needs(session: Session, case: CaseId, result: CaseResult) -> CaseResult
     """
     new = [f for f in result.evidence if f.schedule and not (f.verdict.good or f.known)]
     worst = max(new, key=lambda finding: finding.verdict.severity, default=None)
-    if not is_workload(case.scenario) or worst is None or worst.mended:
+    if worst is None or worst.mended:
         return result
     engine = session.registry.engines[case.engine]
     subject = session.subject(case)

@@ -23,8 +23,9 @@ from conformance.core.schedule import Schedule
 from conformance.core.tier_names import FULL, TIERS
 
 FILE = "tiers.json"
+COSTLY = frozenset({"marathon", "distributions"})
+"""Scenarios that test the engine by many requests, too many for a checkpoint."""
 _SERVED = "served_"  # prefix of the servers' scenarios
-_COSTLY = frozenset({"marathon", "distributions"})
 # The rung that is hardest for a model's own code: unequal rows in one prefill.
 _TWICE = "ragged"
 
@@ -81,7 +82,7 @@ class Tier:
         """Whether the family runs any of the scenario."""
         if self.name != FULL and scenario.startswith(_SERVED):
             return representatives().serves(family, scenario)
-        if self.name != FULL and scenario in _COSTLY:
+        if scenario in COSTLY and (self.name != FULL or family.checkpoint is not None):
             chosen = family.name in chosen_of(representatives().costly, family)
             return chosen and "*" not in self._without(family, scenario)
         return "*" not in self._without(family, scenario)

@@ -82,7 +82,7 @@ def _busy(brief: Brief) -> Schedule:
     Each wave comes when the answer that it goes on from has ended, and others still decode.
     """
     caching = PrefixCaching(blocks=24, block_size=_BLOCK, snapshots=4, interval=2 * _BLOCK)
-    options = EngineOptions(9, 2, 4, prefix_caching=caching)
+    options = EngineOptions(9, 2, 6, prefix_caching=caching)
     texts = _Texts(brief, Seeded(brief.seed, 5), options)
     draw = texts.choices.integer
     first, forgotten = texts.other(5, _LASTING), texts.other(22, 3)
@@ -145,7 +145,7 @@ def _continued(brief: Brief) -> Schedule:
     The first five rows leave no slot: three decode when the prompts of two others end at once.
     """
     choices = Seeded(brief.seed, 7)
-    options = EngineOptions(9, 2, 4)
+    options = EngineOptions(9, 2, 6)
     saves = Capability.SAVED in brief.capabilities
     made: list[Request] = []
 

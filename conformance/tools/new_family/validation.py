@@ -18,6 +18,7 @@ from conformance.core.verdict import CaseId, CaseResult
 from conformance.run.case_judge import CaseJudge
 from conformance.run.registry import build_registry
 from conformance.run.session import Session
+from conformance.run.tiers import COSTLY
 from conformance.tools.new_family.making import make
 from conformance.tools.new_family.report import Adopted, BatchInput
 from conformance.tools.new_family.source import Source
@@ -94,7 +95,7 @@ def _ladder_results(session: Session, family: Family, *, ladder: bool) -> Iterat
     main = [engine for engine in engines if engine.name == family.facts.library] or engines[:1]
     for engine in main:
         for scenario in registry.scenarios_for(engine, family):
-            if ladder or scenario.name in SMOKE:
+            if scenario.name in SMOKE or (ladder and scenario.name not in COSTLY):
                 case = CaseId(engine.name, family.name, scenario.name, "float32", 0)
                 yield judge.diagnosed(case, judge.judged(case, session.run(case)))
 

@@ -8,6 +8,7 @@ from miniatures.wrong import AttendsToPadding, WrongBeyondEightRows
 
 from conformance.core.schedule import Arrival, Removal, Request, Schedule, Trigger
 from conformance.core.verdict import CaseId, Verdict
+from conformance.run.case_judge import CaseJudge
 from conformance.run.needs import CHECK, needed, with_needs
 
 ALONE = Schedule("s", (Arrival((Request("a", (1, 2), 3),)),))
@@ -37,12 +38,18 @@ def test_what_is_left_of_a_failing_workload_is_named(engine, verdict, need):
     assert f"needs {len(said.smallest.requests)} request" in last.what
 
 
-@pytest.mark.parametrize(
-    ("engine", "scenario"), [(ContinuousBatching, "traffic"), (AttendsToPadding, "ragged")]
-)
-def test_what_is_right_or_small_stays_as_it_is(engine, scenario):
-    opened, case, result = failed(engine, scenario)
+def test_what_is_right_stays_as_it_is():
+    opened, case, result = failed(ContinuousBatching)
     assert with_needs(opened, case, result) == result
+
+
+def test_the_first_failed_workload_of_a_family_is_made_small():
+    opened, case, result = failed(AttendsToPadding)
+    judge = CaseJudge(opened, None)
+    said = [any(f.check == CHECK for f in judge.diagnosed(case, result).evidence) for _ in "ab"]
+    assert said == [True, False]
+    small = msgspec.structs.replace(case, scenario="ragged")
+    assert judge.diagnosed(small, opened.run(small)).smallest is None
 
 
 def test_what_fails_only_behind_known_defects_stays_as_it_is():
