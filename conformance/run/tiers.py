@@ -23,7 +23,7 @@ from conformance.core.schedule import Schedule
 from conformance.core.tier_names import FULL, TIERS
 
 FILE = "tiers.json"
-COSTLY = frozenset({"marathon", "distributions"})
+COSTLY = frozenset({"marathon", "distributions", "traffic_leaves"})
 """Scenarios that test the engine by many requests, too many for a checkpoint."""
 _SERVED = "served_"  # prefix of the servers' scenarios
 # The rung that is hardest for a model's own code: unequal rows in one prefill.

@@ -8,7 +8,7 @@ from conformance.core.errors import ConformanceError
 from conformance.core.family import Facts, Family
 from conformance.core.representatives import representatives
 from conformance.core.tier_names import QUICK, TIERS
-from conformance.run.tiers import WHOLE, Choice, Tier, read_tiers, tier
+from conformance.run.tiers import COSTLY, WHOLE, Choice, Tier, read_tiers, tier
 from conformance.scenarios.served import SERVED_SCENARIOS
 
 CHOICE = Choice(
@@ -86,7 +86,7 @@ def test_costly_tests_of_the_engine_have_one_family_of_each_library_below_the_fu
     one, other = (
         Family(name, Facts(library="mlx_lm", quick=True), {}) for name in ("llama", "mamba2")
     )
-    for scenario in ("marathon", "distributions"):
+    for scenario in sorted(COSTLY):
         assert tier("default").plays(one, scenario)
         assert not tier("default").plays(other, scenario)
         assert not tier(QUICK).plays(one, scenario)
