@@ -31,6 +31,7 @@ class CaseJudge:
         mends: rerun cases with known defects with those defects mended.
         like_module: apply the known defects of a module's tiny family to each family of that
             module; by default only to checkpoints.
+        needs: say of the first failed workload of a family what it needs to fail.
     """
 
     def __init__(
@@ -40,11 +41,13 @@ class CaseJudge:
         *,
         mends: bool = True,
         like_module: bool = False,
+        needs: bool = True,
     ) -> None:
         self._session = session
         self._known = known
         self._mends = mends
         self._like_module = like_module
+        self._needs = needs
         self._named: set[tuple[str, str, str]] = set()
 
     @functools.cached_property
@@ -67,14 +70,14 @@ class CaseJudge:
     def diagnosed(self, case: CaseId, result: CaseResult) -> CaseResult:
         """A judged result; a failed case is compared with engines right by construction.
 
-        Of the first failed workload of a family it is said what it needs to fail.
+        So is, with ``needs``, the first failed workload of a family with smaller schedules.
         """
         failed = not result.expected and not result.verdict.good
         if not failed or result.verdict is Verdict.HANG:
             return result
         diagnosed = diagnose(self._session, case, result)
         key = case.engine, case.family, case.dtype
-        if key in self._named or not is_workload(case.scenario):
+        if not self._needs or key in self._named or not is_workload(case.scenario):
             return diagnosed
         self._named.add(key)
         return with_needs(self._session, case, diagnosed)

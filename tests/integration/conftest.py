@@ -67,7 +67,7 @@ def in_folder(tmp_path_factory):
         def run(*arguments, **variables):
             given = {**_environment(tmp_path_factory), **variables}
             words = (*COMMAND, *arguments)
-            return Finished(run_python(words, cwd=folder, env=given, timeout=300), folder)
+            return Finished(run_python(words, cwd=folder, env=given, timeout=600), folder)
 
         return run
 
