@@ -70,7 +70,7 @@ class CaseJudge:
     def diagnosed(self, case: CaseId, result: CaseResult) -> CaseResult:
         """A judged result; a failed case is compared with engines right by construction.
 
-        So is, with ``needs``, the first failed workload of a family with smaller schedules.
+        With ``needs``, the first failed workload of a family also gets its smallest schedule.
         """
         failed = not result.expected and not result.verdict.good
         if not failed or result.verdict is Verdict.HANG:

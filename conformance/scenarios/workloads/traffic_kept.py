@@ -140,10 +140,7 @@ def _long(brief: Brief) -> Schedule:
 
 
 def _continued(brief: Brief) -> Schedule:
-    """Rows go on from caches of rows that decode or have ended, saved and loaded or not.
-
-    The first five rows leave no slot: three decode when the prompts of two others end at once.
-    """
+    """Rows go on from caches of rows that decode or have ended, saved and loaded or not."""
     choices = Seeded(brief.seed, 7)
     options = EngineOptions(9, 2, 6)
     saves = Capability.SAVED in brief.capabilities
