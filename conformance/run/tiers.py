@@ -32,8 +32,40 @@ _TWICE = "ragged"
 Globs = dict[str, tuple[str, ...]]
 """For a scenario, globs of its schedules; ``*`` is the whole scenario."""
 
+# Their outcome depends on the engine and the kind of cache, not on the model; or they are long; or
+# a workload has what is in them.
+OF_KINDS: Globs = {
+    "cancelled": ("decode*", "every_stage", "longest_in_decode", "prefill*", "queued"),
+    "chunked": ("long",),
+    "distributions": ("*",),
+    "early_finish": ("*",),
+    "equal_length": ("*",),
+    "held": ("*",),
+    "identical": ("*",),
+    "invalid": ("*",),
+    "kept": ("*",),
+    "marathon": ("*",),
+    "prefix_caching": ("*",),
+    "quantized": ("*turbo*",),
+    "ragged": ("long",),
+    "samplers": ("*",),
+    "slot_reuse": ("*",),
+    "speculative": ("*",),
+    "staggered": ("*",),
+    "stop_sequences": ("*",),
+    "structured": ("*",),
+    "threads": ("*",),
+    "traffic": ("few_slots",),
+    "traffic_kept": ("*",),
+    "traffic_leaves": ("*",),
+    "traffic_media": ("*",),
+    "traffic_options": ("*",),
+    "wide": ("of_9", "of_17", "of_33"),
+    "window": ("even", "turns"),
+}
 
-class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+
+class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a tier runs of one library's families, and its measured power and cost.
 
     Attributes:
@@ -41,14 +73,15 @@ class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         of: pairs that the full ladder catches.
         share: its part of the full ladder's seconds, without later additions.
         left_out: schedules that no family runs.
-        of_kinds: schedules that only families which represent a kind run (``Facts.quick``).
+        of_kinds: schedules that only families which represent a kind run (``Facts.quick``); by
+            default ``OF_KINDS``.
     """
 
     killed: int
     of: int
     share: float
     left_out: Globs
-    of_kinds: Globs
+    of_kinds: Globs | None = None
 
 
 class TierData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,7 +145,8 @@ class Tier:
         choice = self.choices.get(family.facts.library)
         if choice is None:
             return ()
-        of_kinds = () if family.facts.quick else choice.of_kinds.get(scenario, ())
+        chosen = OF_KINDS if choice.of_kinds is None else choice.of_kinds
+        of_kinds = () if family.facts.quick else chosen.get(scenario, ())
         return (*choice.left_out.get(scenario, ()), *of_kinds)
 
 

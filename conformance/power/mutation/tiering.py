@@ -15,42 +15,11 @@ from conformance.core.family import Family
 from conformance.core.tier_names import DEFAULT, QUICK
 from conformance.core.verdict import CaseResult
 from conformance.power.mutation.kills import Kills, Place, killed_in, played
-from conformance.run.tiers import Choice, Globs, Tier
+from conformance.run.tiers import OF_KINDS, Choice, Globs, Tier
 
 QUICK_RATE = 0.98
 """The least part of the full ladder's kills that the quick tier keeps."""
 
-# Their outcome depends on the engine and the kind of cache, not on the model; or they are long; or
-# a workload has what is in them.
-OF_KINDS: Globs = {
-    "cancelled": ("decode*", "every_stage", "longest_in_decode", "prefill*", "queued"),
-    "chunked": ("long",),
-    "distributions": ("*",),
-    "early_finish": ("*",),
-    "equal_length": ("*",),
-    "held": ("*",),
-    "identical": ("*",),
-    "invalid": ("*",),
-    "kept": ("*",),
-    "marathon": ("*",),
-    "prefix_caching": ("*",),
-    "quantized": ("*turbo*",),
-    "ragged": ("long",),
-    "samplers": ("*",),
-    "slot_reuse": ("*",),
-    "speculative": ("*",),
-    "staggered": ("*",),
-    "stop_sequences": ("*",),
-    "structured": ("*",),
-    "threads": ("*",),
-    "traffic": ("few_slots",),
-    "traffic_kept": ("*",),
-    "traffic_leaves": ("*",),
-    "traffic_media": ("*",),
-    "traffic_options": ("*",),
-    "wide": ("of_9", "of_17", "of_33"),
-    "window": ("even", "turns"),
-}
 _MEDIA = re.compile("image|audio|video")
 # Counterexamples found earlier are always run.
 _ALWAYS = "corpus"
@@ -110,7 +79,7 @@ def choose(
     }
     made = {}
     for name, left_out in left.items():
-        bare = Choice(0, 0, 0.0, left_out, OF_KINDS)
+        bare = Choice(0, 0, 0.0, left_out)
         tier = Tier(name, {library: bare})
         caught = killed_in(kills, tier, families)
         mine = [family for family in caught if family.startswith(f"{library}/")]
@@ -119,7 +88,6 @@ def choose(
             of=sum(len(kills.caught[family]) for family in mine),
             share=round(_seconds(library, ran, tier, families) / ladder.whole, 3),
             left_out=left_out,
-            of_kinds=OF_KINDS,
         )
     return made
 
