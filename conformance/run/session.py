@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections import OrderedDict
 from collections.abc import Collection
@@ -112,7 +113,8 @@ class Session:
     ) -> Outcome:
         engine = self.registry.engines[case.engine]
         scenario = self.registry.scenarios[case.scenario]
-        brief = brief_for(subject, engine, case.seed)
+        plays = functools.partial(self.tier.keeps, subject.family, scenario.name)
+        brief = dataclasses.replace(brief_for(subject, engine, case.seed), plays=plays)
         made = scenario.make(brief)
         schedules = [s for s in made if not only or s.name in only]
         if scenario.oracle_only:

@@ -26,6 +26,10 @@ def _text_only(parts: Sequence[tuple[int, ...] | Media]) -> Composed:
     return tuple(token for text in texts for token in text), ()
 
 
+def _any(schedule: str) -> bool:  # noqa: ARG001
+    return True
+
+
 @dataclass(frozen=True)
 class Brief:
     """What a scenario knows about the subject that it makes schedules for.
@@ -53,6 +57,8 @@ class Brief:
         family: the family's name.
         library: the name of its library.
         uncut: whether prompts with media are always prefilled whole.
+        plays: whether the schedule with this name will be played; a maker need spend nothing on
+            the contents of another.
     """
 
     tokens: tuple[int, int]
@@ -77,6 +83,7 @@ class Brief:
     library: str = ""
     uncut: bool = False
     longest: int | None = None
+    plays: Callable[[str], bool] = _any
 
     def prompt(self, length: int, variant: int = 0) -> tuple[int, ...]:
         """A prompt of ``length`` tokens; equal arguments give an equal prompt in every scenario.

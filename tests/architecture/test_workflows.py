@@ -1,6 +1,7 @@
 """Workflows are valid, and call the scripts of ci/, nothing else: what CI does, anybody can do."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -142,3 +143,26 @@ def test_what_is_right_is_not_reported(rule, tmp_path):
 def test_a_breach_is_found(rule, before, after, tmp_path):
     plant(tmp_path, before, after)
     assert len(rule(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "called"),
+    [
+        ([], "run --tier quick --scenario traffic --scenario mixed_modality"),
+        (["-x"], "run --tier quick --scenario traffic --scenario mixed_modality -x"),
+        (["--tier", "default"], "run --tier default"),
+        (["--tier=full", "-x"], "run --tier=full -x"),
+        (["--family", "qwen3*"], "run --family qwen3*"),
+    ],
+)
+def test_the_main_job_plays_the_workload_unless_cases_are_chosen(tmp_path, given, called):
+    """With a stand-in for the command, which prints its arguments."""
+    for name, text in {"ci/setup.sh": "", ".venv/bin/conformance": 'echo "$@"'}.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True)
+        path.write_text(f"#!/bin/bash\n{text}\n")
+        path.chmod(0o755)
+    shutil.copy(ROOT / "ci/run.sh", tmp_path / "ci")
+    command = ["bash", str(tmp_path / "ci/run.sh"), *given]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == called

@@ -46,6 +46,7 @@ class Progress:
         self._bar: bars.Progress | None = None
         self._task = bars.TaskID(0)
         self._total = self._done = self._unexpected = 0
+        self._share = 0.0  # of the run's time, by recorded seconds
         self._begin = self._shown = time.monotonic()
         self._reused = reused
         self._held: list[CaseResult] = []
@@ -88,6 +89,8 @@ class Progress:
         if self._base:
             result = self._base.judged(result)
         self._done += 1
+        if self._collector:
+            self._share += self._collector.share(result.case)
         self._unexpected += not result.expected
         if self._verbosity is Verbosity.VERBOSE:
             self._print(result)
@@ -158,7 +161,8 @@ class Progress:
 
     def _note(self) -> str:
         spent = time.monotonic() - self._begin
-        left = spent / max(self._done, 1) * (self._total - self._done)
+        # The longest families come first, so a count of cases would promise too much.
+        left = spent * (1 / self._share - 1) if self._share else 0.0
         if self._console.width < NOTE_COLUMNS and self._bar:
             return f"{self._unexpected}{UNEXPECTED} {duration(left)} left"
         what = "worse" if self._base else "not expected"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
@@ -171,6 +173,18 @@ class ResultCollector:
     def selected(self) -> int:
         """The number of cases that will be run, as soon as it is known."""
         return len(self._selected or ())
+
+    def share(self, case: str) -> float:
+        """The part of the run's time that the case takes, by the recorded seconds of its family."""
+        return self._shares.get(case, 0.0)
+
+    @functools.cached_property
+    def _shares(self) -> dict[str, float]:
+        groups = {case: self.setup.group_of(CaseId.parse(case)) for case in self._selected or ()}
+        counts = Counter(groups.values())
+        seconds = {name: self.setup.seconds.of(name) for name in counts}
+        total = sum(seconds.values()) or 1.0
+        return {case: seconds[name] / counts[name] / total for case, name in groups.items()}
 
     def outcome(self) -> Outcome:
         """The outcome of the run so far; results in the order of the selection."""

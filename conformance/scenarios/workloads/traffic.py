@@ -32,6 +32,8 @@ def _traffic(brief: Brief) -> list[Schedule]:
 
 
 def _mixed(brief: Brief, name: str, number: int, scale: Scale, options: EngineOptions) -> Schedule:
+    if not brief.plays(name):  # stop sequences need single streams of all rows
+        brief = replace(brief, capabilities=brief.capabilities - _DEFAULT_STOPS)
     choices = Seeded(brief.seed, number)
     rows = draw_rows(brief, choices, scale)
     # One call that inserts no row with stop sequences of its own.

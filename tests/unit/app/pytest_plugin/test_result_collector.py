@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from conformance.app.pytest_plugin.result_collector import not_played
+from conformance.app.pytest_plugin.options import SUITE_NODE
+from conformance.app.pytest_plugin.result_collector import ResultCollector, not_played
 from conformance.core.unavailable import Unavailable
+from conformance.run.family_seconds import FamilySeconds
 from conformance.run.registry import Registry
 
 USUAL = frozenset({"mlx_lm"})
@@ -33,3 +35,15 @@ def test_what_is_asked_and_left_out_is_a_problem(engines, unmended, mends, said)
     settings = SimpleNamespace(engines=engines, mends=mends)
     results = [SimpleNamespace(unmended=()), SimpleNamespace(unmended=unmended)]
     assert not_played(settings, registry, results) == said
+
+
+def test_a_case_has_its_part_of_the_recorded_seconds_of_its_family():
+    seconds = FamilySeconds({"slow": 6.0, "fast": 2.0})
+    setup = SimpleNamespace(
+        settings=SimpleNamespace(keep=False), seconds=seconds, group_of=lambda case: case.family
+    )
+    collector = ResultCollector(setup, None, None, None)
+    cases = ["e/slow/ragged/float32/0", "e/slow/wide/float32/0", "e/fast/wide/float32/0"]
+    collector.pytest_xdist_node_collection_finished([f"{SUITE_NODE}::{case}" for case in cases])
+    assert [collector.share(case) for case in cases] == [0.375, 0.375, 0.25]
+    assert collector.share("e/other/wide/float32/0") == 0

@@ -1,5 +1,6 @@
 """Workloads: no two rows alike, the same for the same seed, ends that are meant."""
 
+import dataclasses
 from collections import Counter
 
 import pytest
@@ -50,6 +51,23 @@ def test_no_two_rows_have_a_prompt_in_common_and_limits_are_used_evenly(scenario
         assert min(map(len, prompts)) == 1
         assert limits[1] >= 2
         assert max(limits.values()) <= 6
+
+
+def test_a_schedule_that_is_not_played_costs_no_single_stream(toy):
+    brief = brief_for(toy, ContinuousBatching, 0)
+
+    def asked(*played):
+        streams = []
+
+        def solo(request, options):
+            streams.append(request)
+            return brief.solo(request, options)
+
+        some = dataclasses.replace(brief, solo=solo, plays=lambda name: name in played)
+        assert [schedule.name for schedule in TRAFFIC.make(some)] == ["few_slots", "many"]
+        return len(streams)
+
+    assert asked() == 0 < asked("many") < asked("few_slots", "many")
 
 
 def test_rows_end_by_stops_and_by_limits(toy):
