@@ -148,14 +148,16 @@ def test_a_breach_is_found(rule, before, after, tmp_path):
 @pytest.mark.parametrize(
     ("given", "called"),
     [
-        ([], "run --tier quick --scenario traffic --scenario mixed_modality"),
-        (["-x"], "run --tier quick --scenario traffic --scenario mixed_modality -x"),
+        (
+            [],
+            "run --tier quick --scenario repeat --scenario images_together --scenario "
+            "mixed_modality --scenario quantized --scenario traffic",
+        ),
+        (["--lf"], "run --lf"),
         (["--tier", "default"], "run --tier default"),
-        (["--tier=full", "-x"], "run --tier=full -x"),
-        (["--family", "qwen3*"], "run --family qwen3*"),
     ],
 )
-def test_the_main_job_plays_the_workload_unless_cases_are_chosen(tmp_path, given, called):
+def test_the_main_job_chooses_cases_only_where_no_option_is_given(tmp_path, given, called):
     """With a stand-in for the command, which prints its arguments."""
     for name, text in {"ci/setup.sh": "", ".venv/bin/conformance": 'echo "$@"'}.items():
         path = tmp_path / name

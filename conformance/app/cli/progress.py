@@ -162,7 +162,7 @@ class Progress:
     def _note(self) -> str:
         spent = time.monotonic() - self._begin
         # The longest families come first, so a count of cases would promise too much.
-        left = spent * (1 / self._share - 1) if self._share else 0.0
+        left = spent * max(0.0, 1 / self._share - 1) if self._share else 0.0
         if self._console.width < NOTE_COLUMNS and self._bar:
             return f"{self._unexpected}{UNEXPECTED} {duration(left)} left"
         what = "worse" if self._base else "not expected"
