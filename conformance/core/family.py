@@ -36,12 +36,15 @@ class Recipe(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """A family's weights: rules that take precedence over the default rules of ``weights.py``.
 
     ``embedding_std`` is the standard deviation of token embeddings; ``logit_scale`` multiplies the
-    output head or, if the head is tied, the final norm's weight.
+    output head or, if the head is tied, the final norm's weight. ``packed``: the weights of linear
+    layers and embeddings of the language model are quantized as ``quantization`` in the config
+    says, as in a published checkpoint.
     """
 
     embedding_std: float = 1.0
     logit_scale: float = 1.0
     rules: tuple[WeightRule, ...] = ()
+    packed: bool = False
 
 
 class Tokenizer(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

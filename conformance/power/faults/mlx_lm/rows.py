@@ -353,3 +353,24 @@ def stream_of_another_thread(hits: Hits) -> Patch:
         after(_GENERATOR, "__init__", keep_stream),
         wrap(_GENERATOR, "next", step),
     )
+
+
+@mlx_lm_fault(
+    "G10.packed-product-of-row-0",
+    fault_class="quantized weights",
+    source="a review of what no check sees: weights of 4 bits, as most people run them",
+    needs=("family:*-4bit|family:*-8bit",),
+    kills=("ragged", "traffic"),
+    where="module:*",
+)
+def packed_product_of_row_0(hits: Hits) -> Patch:
+    """A quantized matrix product in a decoding step scales all rows but the first wrongly."""
+
+    def product(right: Right, x: mx.array, *args: Any, **options: Any) -> mx.array:
+        out: mx.array = right(x, *args, **options)
+        if x.ndim < 3 or x.shape[0] == 1 or x.shape[-2] > 1:
+            return out
+        hits.hit()
+        return mx.concatenate([out[:1], out[1:] * 1.05])
+
+    return wrap(mx, "quantized_matmul", product)

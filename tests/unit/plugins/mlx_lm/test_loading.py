@@ -49,6 +49,27 @@ def test_loads_in_evaluation_mode_and_runs(name):
     assert np.isfinite(np.array(logits)).all()
 
 
+@pytest.mark.parametrize(("name", "bits", "group"), [("llama-4bit", 4, 32), ("llama-8bit", 8, 64)])
+def test_packed_weights_are_those_of_the_plain_family_in_fewer_bits(name, bits, group):
+    packed = load(family(name)).model
+    plain = load(msgspec.structs.replace(family(name), facts=family("llama").facts)).model
+    layers = dict(packed.named_modules())
+    assert isinstance(layers["model.layers.0.self_attn.q_proj"], nn.QuantizedLinear)
+    assert isinstance(layers["model.embed_tokens"], nn.QuantizedEmbedding)
+    for path, layer in dict(plain.named_modules()).items():
+        if isinstance(layer, nn.Linear):
+            found = layers[path]
+            wide = mx.dequantize(found.weight, found.scales, found.biases, group, bits)
+            largest = mx.abs(found.scales).max().item()
+            assert 0 < mx.abs(wide - layer.weight).max().item() <= largest
+
+
+def test_experts_are_packed_and_what_the_model_wants_in_other_bits_is_not():
+    layers = dict(load(family("qwen3_moe-4bit")).model.named_modules())
+    assert type(layers["model.layers.0.mlp.switch_mlp.up_proj"]).__name__ == "QuantizedSwitchLinear"
+    assert type(layers["model.layers.0.mlp.gate"]) is nn.Linear
+
+
 def test_loading_twice_gives_the_same_bits_and_another_seed_does_not():
     one, two, other = (
         dict(tree_flatten(load(family("llama"), seed=seed).model.parameters()))
