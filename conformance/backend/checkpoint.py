@@ -22,6 +22,7 @@ from conformance.core.family import Family
 from conformance.core.weights import make_packed, make_weights
 
 DTYPES = ("float32", "float16", "bfloat16")
+_PARTS = ("weight", "scales", "biases")  # of a quantized matrix
 _PACKED = {mx.uint8: np.uint8, mx.uint16: np.uint16, mx.uint32: np.uint32}
 
 
@@ -82,7 +83,7 @@ def _packed(family: Family, skeleton: Module, weights: dict[str, mx.array]) -> d
         if weight is None or weight.shape[-1] % group or not hasattr(module, "to_quantized"):
             continue
         if path.startswith(language) and (chosen is None or chosen(path, module) is True):
-            parts = zip(("weight", "scales", "biases"), mx.quantize(weight, group, bits))
+            parts = zip(_PARTS, mx.quantize(weight, group, bits), strict=True)
             found |= {f"{path}.{name}": value for name, value in parts}
     return found
 
