@@ -77,7 +77,7 @@ def _packed(family: Family, skeleton: Module, weights: dict[str, mx.array]) -> d
     language = (
         "language_model." if any(path.startswith("language_model.") for path in names) else ""
     )
-    found = {}
+    found: dict[str, mx.array] = {}
     for path, module in modules:
         weight = weights.get(f"{path}.weight")
         if weight is None or weight.shape[-1] % group or not hasattr(module, "to_quantized"):

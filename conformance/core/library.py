@@ -171,6 +171,20 @@ class Library(ABC):
         ``None`` if ``tokens`` would have another meaning in a prompt.
         """
 
+    def equal_rows(
+        self,
+        model: Any,  # noqa: ARG002
+        request: Request,  # noqa: ARG002
+        tokens: tuple[int, ...],  # noqa: ARG002
+        rows: int,  # noqa: ARG002
+    ) -> np.ndarray | None:
+        """Logprobs ``[rows, vocab]`` of the token after ``request.prompt + tokens``, in a batch.
+
+        All rows are that one, and only the last pass is shared: nothing is padded, no position
+        differs. ``None`` if the library cannot arrange it.
+        """
+        return None
+
     @abstractmethod
     def teacher_forced(
         self,

@@ -1,8 +1,9 @@
 """Model or engine? A failing case is rerun on engines that are correct by construction.
 
 Such an engine (``Engine.opinion``) keeps each row in its own caches. If the same model is right
-there, the library's engine or its caches are wrong; if not, the model is. If the pass without a
-cache agrees with the engine, the single stream is wrong.
+there, the library's engine or its caches are wrong; if not, the model is, unless equal rows in one
+pass are wrong, too: then the number of rows decides. If the pass without a cache agrees with the
+engine, the single stream is wrong.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import msgspec
 from conformance.core.schedule import Schedule
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.run.judging.judge import brief_for
-from conformance.run.odd_one_out import odd_one_out
+from conformance.run.odd_one_out import by_number_of_rows, odd_one_out
 from conformance.run.session import Session
 
 CHECK = "diagnosis"
 """The check name of this finding in the evidence of a case; it never changes the verdict."""
+
+MODEL = "model:"
+"""How a conclusion begins that blames the model."""
 
 # An engine without padding cannot show padding, so its case is vacuous, but its result is right.
 _RIGHT = {Verdict.EXACT, Verdict.TIE, Verdict.VACUOUS}
@@ -30,8 +34,10 @@ def diagnose(session: Session, case: CaseId, result: CaseResult) -> CaseResult:
     verdicts = {name: other.verdict for name, other in others.items()}
     text = conclusion(verdicts)
     if others:
-        subject = session.subject(case)
-        text = odd_one_out(subject, _schedules(session, case), result, others) or text
+        subject, schedules = session.subject(case), _schedules(session, case)
+        text = odd_one_out(subject, schedules, result, others) or text
+        if text.startswith(MODEL):
+            text = by_number_of_rows(subject, schedules, result.evidence) or text
     finding = Finding(Verdict.EXACT, CHECK, text)
     return msgspec.structs.replace(result, evidence=(*result.evidence, finding))
 
@@ -66,8 +72,8 @@ def conclusion(verdicts: dict[str, Verdict]) -> str:
     if all(good):
         return f"engine or cache: the same model is {listed}"
     if not any(good):
-        return f"model: it is {listed}, which keep each row's cache apart"
-    return f"model: where rows are arranged otherwise it is right ({listed})"
+        return f"{MODEL} it is {listed}, which keep each row's cache apart"
+    return f"{MODEL} where rows are arranged otherwise it is right ({listed})"
 
 
 def _schedules(session: Session, case: CaseId) -> Sequence[Schedule]:

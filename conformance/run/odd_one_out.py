@@ -1,7 +1,9 @@
 """Is the single stream itself wrong? The pass without a cache decides.
 
 Agreement of all engines is not enough: a model that treats a batch differently from one row is
-wrong in the same way on all of them. The pass without a cache has one row and no state.
+wrong in the same way on all of them. The pass without a cache has one row and no state. And equal
+rows in one pass have neither padding nor unlike positions: what they get wrong is due to their
+number.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from conformance.core.verdict import MOST_FINDINGS, CaseResult, Finding, Verdict
 from conformance.reference.subject import Subject
 from conformance.report.cascades import ODD_ONE_OUT
 
+_TRIED = 4  # wrong answers of a case; each costs a few passes
 _Answers = dict[tuple[str, str | None], Finding]
 
 
@@ -35,9 +38,9 @@ def odd_one_out(
         others: results of the reference engines for the same case.
     """
     played = {n: other for n, other in others.items() if other.verdict is not Verdict.UNSUPPORTED}
-    mine = _answers(result)
+    mine = _answers(result.evidence)
     same = [_agree(result, other) for other in played.values()]
-    right = [not _answers(other) for other in played.values()]
+    right = [not _answers(other.evidence) for other in played.values()]
     if not played or not mine or not (all(same) or all(right)):
         return ""
     first = _confirmed(subject, {schedule.name: schedule for schedule in schedules}, mine)
@@ -55,6 +58,41 @@ def odd_one_out(
     )
 
 
+def by_number_of_rows(
+    subject: Subject, schedules: Iterable[Schedule], findings: Iterable[Finding]
+) -> str:
+    """A sentence if equal rows in one pass already differ from the single stream; else empty.
+
+    Then what is wrong depends on how many rows share a pass, not on masks or positions of rows
+    that are unlike.
+    """
+    by_name = {schedule.name: schedule for schedule in schedules}
+    for finding in list(_answers(findings).values())[:_TRIED]:
+        schedule = by_name.get(finding.schedule)
+        if schedule is None or finding.step is None:
+            continue
+        request = _request(schedule, finding)
+        if not _plain(request, schedule):
+            continue
+        width = min(len(schedule.requests), schedule.options.completion_batch_size)
+        before = subject.oracle.solo(request, schedule.options, schedule).tokens
+        right = before[finding.step]
+        with subject.around(schedule.name):
+            alone, together = (
+                subject.library.equal_rows(subject.model, request, before[: finding.step], rows)
+                for rows in (1, width)
+            )
+        if alone is None or together is None or alone.argmax() != right:
+            continue
+        wrong = [token for token in together.argmax(-1) if token != right]
+        if wrong:
+            return (
+                f"the number of rows: of {width} equal rows in one pass {len(wrong)} give token "
+                f"{wrong[0]} where the row alone gives {finding.expected}"
+            )
+    return ""
+
+
 def _confirmed(
     subject: Subject, schedules: Mapping[str, Schedule], answers: _Answers
 ) -> Finding | None:
@@ -66,10 +104,10 @@ def _confirmed(
     return given[0][0] if agreed else None
 
 
-def _answers(result: CaseResult) -> _Answers:
+def _answers(findings: Iterable[Finding]) -> _Answers:
     """For each request of each schedule, the first token that differs from the single stream."""
     found: _Answers = {}
-    for finding in result.evidence:
+    for finding in findings:
         if finding.check == "free" and finding.verdict is Verdict.DIVERGED:
             found.setdefault((finding.schedule, finding.request_id), finding)
     return found
@@ -77,7 +115,7 @@ def _answers(result: CaseResult) -> _Answers:
 
 def _agree(one: CaseResult, other: CaseResult) -> bool:
     """Whether two engines gave the same different tokens, as far as both are recorded."""
-    mine, theirs = _answers(one), _answers(other)
+    mine, theirs = _answers(one.evidence), _answers(other.evidence)
     both = mine.keys() & theirs.keys()
     cut = max(len(one.evidence), len(other.evidence)) >= MOST_FINDINGS
     if not both or (mine.keys() != theirs.keys() and not cut):
@@ -87,12 +125,16 @@ def _agree(one: CaseResult, other: CaseResult) -> bool:
 
 def _without_a_cache(subject: Subject, schedule: Schedule, finding: Finding) -> int | None:
     """The pass's token at that place; ``None`` if it is not comparable."""
-    request = next(r for r in schedule.requests if r.request_id == finding.request_id)
+    request = _request(schedule, finding)
     if finding.step is None or not _plain(request, schedule):
         return None
     before = subject.oracle.solo(request, schedule.options, schedule).tokens[: finding.step]
     row = subject.library.stateless(subject.model, request, before)
     return None if row is None else int(np.argmax(row))
+
+
+def _request(schedule: Schedule, finding: Finding) -> Request:
+    return next(r for r in schedule.requests if r.request_id == finding.request_id)
 
 
 def _plain(request: Request, schedule: Schedule) -> bool:

@@ -78,6 +78,9 @@ class ToyLibrary(Library):
     def stateless(self, model, request, tokens):
         return normalise(model([request.prompt + tokens])[0])
 
+    def equal_rows(self, model, request, tokens, rows):
+        return np.stack([normalise(row) for row in model([request.prompt + tokens] * rows)])
+
     def teacher_forced(self, model, request, tokens, *, options, ulps=0.0, seed=0):
         fed = request.prompt + tuple(tokens[:-1])
         self.passed.append(fed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,6 +31,7 @@ from conformance.plugins.mlx_lm import compat, loading, quantization
 from conformance.plugins.mlx_lm.code_traits import code_traits
 from conformance.plugins.mlx_lm.legacy import uncached
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
+from conformance.reference.forward import Feed, forward, single_row
 
 
 class MlxLm(InstalledLibrary):
@@ -120,6 +122,17 @@ class MlxLm(InstalledLibrary):
         logits = uncached(model, mx.array(request.prompt + tokens)[None])[:, -1, :]
         row: np.ndarray = _logprobs(logits)[0]
         return row
+
+    def equal_rows(
+        self, model: Any, request: Request, tokens: tuple[int, ...], rows: int
+    ) -> np.ndarray:
+        """See ``Library.equal_rows``: copies of one row's caches, which share the last pass."""
+        *before, last = request.prompt + tokens
+        caches = _cache(model, request, EngineOptions())
+        if before:
+            single_row(model, Feed(caches, tuple(before)))
+        logits = forward(model, [Feed(copy.deepcopy(caches), (last,)) for _ in range(rows)])
+        return _logprobs(mx.concatenate(logits))
 
     def teacher_forced(
         self,

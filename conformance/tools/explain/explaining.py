@@ -25,8 +25,9 @@ from conformance.report.explanation import (
     StepError,
     Where,
 )
-from conformance.run.diagnosis import conclusion, opinions
+from conformance.run.diagnosis import MODEL, conclusion, opinions
 from conformance.run.judging.judge import brief_for
+from conformance.run.odd_one_out import by_number_of_rows
 from conformance.run.session import Session
 from conformance.tools.explain.catalogue import relatives
 from conformance.tools.explain.ingredients import (
@@ -241,4 +242,7 @@ def _opinion(session: Session, failing: Failing) -> str:
         name: failing.verdict(failing.schedule, engines[name])
         for name in opinions(session, failing.case)
     }
-    return conclusion(verdicts)
+    text = conclusion(verdicts)
+    if text.startswith(MODEL):
+        text = by_number_of_rows(failing.subject, [failing.schedule], [failing.finding]) or text
+    return text

@@ -1,8 +1,10 @@
 """Whether the single stream stands alone: engines may agree in error with each other."""
 
 import msgspec
+import numpy as np
 import pytest
 from miniatures.library import ToyLibrary
+from miniatures.model import ToyModel
 from miniatures.right import ContinuousBatching
 from miniatures.sessions import toy_session
 from miniatures.wrong import AttendsToPadding
@@ -56,6 +58,27 @@ def test_engines_that_agree_do_not_outvote_the_pass_without_a_cache():
 
 def test_nothing_is_claimed_where_there_is_no_such_pass():
     assert said(WithoutPass()).startswith("model: it is diverged on sure0")
+
+
+class CountsRows(ToyLibrary):
+    """Its model's tokens depend on how many rows share a pass, as those of a wrong kernel do."""
+
+    def load(self, family, *, dtype, seed):
+        model = super().load(family, dtype=dtype, seed=seed)
+        model.__class__ = _CountsRows
+        return model
+
+
+class _CountsRows(ToyModel):
+    def __call__(self, rows, **options):
+        return np.roll(super().__call__(rows, **options), len(rows) - 1, axis=-1)
+
+
+def test_what_equal_rows_get_wrong_is_due_to_their_number():
+    text = said(CountsRows())
+    assert text.startswith("the number of rows: of ")
+    assert "equal rows in one pass" in text
+    assert text.count(" token ") == 2
 
 
 @pytest.fixture(scope="module")

@@ -116,3 +116,13 @@ def test_a_model_with_logits_of_the_last_token_only_is_reported(library):
 def test_versions_and_device_are_named(library):
     assert {"python", "mlx", "mlx-lm", "numpy"} <= set(library.versions())
     assert library.device().startswith(("cpu", "gpu"))
+
+
+def test_equal_rows_that_share_a_pass_give_what_the_row_alone_gives(library, model, solo):
+    request = Request("a", PROMPT, 4)
+    tokens = solo(request).stream.tokens
+    for count in (0, 3):
+        table = library.equal_rows(model, request, tokens[:count], 5)
+        alone = library.stateless(model, request, tokens[:count])
+        assert table.shape == (5, alone.shape[0])
+        np.testing.assert_allclose(table, np.stack([alone] * 5), atol=1e-4)
