@@ -11,6 +11,7 @@ from conformance.checks.dtypes import check_dtypes
 from conformance.checks.failure import check_failure
 from conformance.checks.forced import check_forced
 from conformance.checks.free import check_free
+from conformance.checks.half_precision import check_half_precision
 from conformance.checks.leak import check_leak
 from conformance.checks.nonfinite import check_nonfinite
 from conformance.checks.play import Check, Play
@@ -31,6 +32,7 @@ CHECKS: tuple[Check, ...] = (
     check_protocol,
     check_forced,
     check_free,
+    check_half_precision,
     check_draws,
     check_twins,
     check_drafts,

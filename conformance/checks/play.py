@@ -32,6 +32,7 @@ class Play:
         dtypes: for each request, the floating-point dtypes of its single stream's cache, layer by
             layer, as ``CachedLayer.dtypes``; empty if unknown.
         engine: the name of the engine.
+        dtype: the model's.
         plain: a run of an equal schedule without quantization, if there is one.
         alone: how often the host reads arrays in a step of the single stream; ``None`` if the
             schedule does not request it.
@@ -50,6 +51,7 @@ class Play:
     dtypes: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
     policy: np.ndarray | Failure | None = None
     engine: str = ""
+    dtype: str = "float32"
     plain: Trace | None = None
     alone: float | None = None
 

@@ -45,6 +45,7 @@ class Oracle:
         meter: records the model's calls.
 
     Attributes:
+        dtype: the model's.
         calls: how many model calls single streams and noise took in this run.
     """
 
@@ -58,6 +59,7 @@ class Oracle:
         cache: OracleCache | None = None,
         meter: Sequence[ForwardCall] = (),
     ) -> None:
+        self.dtype = dtype
         self._library = library
         self._model = model
         self._stateless_steps = stateless_steps

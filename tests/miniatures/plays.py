@@ -150,7 +150,7 @@ class Take:
 class Script:
     """The right runs of a schedule and the oracle's streams, to be changed and then played."""
 
-    def __init__(self, *, margins=None, sampler=None, alone=False, twins=False):
+    def __init__(self, *, margins=None, sampler=None, alone=False, twins=False, rows=0):
         self.schedule = SCHEDULE
         if alone:
             self.schedule = Schedule("by_hand", (Arrival(SCHEDULE.requests[:1]),))
@@ -158,6 +158,9 @@ class Script:
             first = SCHEDULE.requests[0]
             second = msgspec.structs.replace(first, request_id="twin")
             self.schedule = Schedule("by_hand", (Arrival((first, second)),))
+        if rows:
+            many = tuple(Request(f"r{row}", (1, 2, 3 + row), 5) for row in range(rows))
+            self.schedule = Schedule("by_hand", (Arrival(many),))
         if sampler:
             first = Request("a", (1, 2, 3), 5, sampler)
             requests = (first, *SCHEDULE.requests[1:])
@@ -172,6 +175,7 @@ class Script:
         self.free = self._take(Mode.FREE)
         self.third: Take | None = None
         self.policy = None
+        self.dtype = "float32"
         self.asked_noise: list[str] = []
         self.asked_thorough: list[str] = []
         self.rare_noise = NOISE  # what only many runs detect
@@ -195,6 +199,7 @@ class Script:
                     "envelope": self._envelope,
                     "wider": lambda name: [partial(f, name) for f in measures],
                     "policy": self.policy,
+                    "dtype": self.dtype,
                 }
                 | options
             ),

@@ -127,6 +127,24 @@ def small_drift(script):
         take.move("b", 1, 1e-3)
 
 
+def other_bits_in_half_precision(script):
+    """Within the noise, but a batch of one computes what its single stream computes."""
+    script.__init__(alone=True)
+    script.dtype = "bfloat16"
+    for take in (script.forced, script.free):
+        take.move("a", 3, 0.5 * NOISE)
+
+
+def a_little_cold_in_half_precision(script):
+    """Each within the noise, and all of one sign."""
+    script.__init__(rows=12)
+    script.dtype = "float16"
+    for take in (script.forced, script.free):
+        for row in range(12):
+            for step in range(5):
+                take.move(f"r{row}", step, 0.5 * NOISE + 1e-8 * row)
+
+
 def twins_apart(script):
     """By what rounding may move each of them against its single stream."""
     script.__init__(twins=True)
@@ -330,6 +348,8 @@ FIRES = {
     stop_that_nobody_requested: {("protocol", V.PROTOCOL)},
     one_token_too_few: {("protocol", V.PROTOCOL)},
     small_drift: {("forced", V.DRIFT)},
+    other_bits_in_half_precision: {("half_precision", V.DRIFT)},
+    a_little_cold_in_half_precision: {("half_precision", V.DRIFT)},
     twins_apart: {("twins", V.DRIFT)},
     other_token_on_equal_numbers: {("free", V.DIVERGED)},
     other_token_at_a_tie: {("free", V.TIE)},

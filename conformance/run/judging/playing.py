@@ -107,6 +107,7 @@ def play_schedule(
             staged=Capability.STAGES in engine.capabilities,
             dtypes=_dtypes(subject, single, traces[0]),
             engine=engine.name,
+            dtype=oracle.dtype,
             alone=_alone(subject, schedule),
             policy=_policy(subject, schedule, want) if traces[0].failure is None else None,
         )

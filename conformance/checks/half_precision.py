@@ -1,0 +1,93 @@
+"""Half precision: what the noise of one step hides shows in a batch of one, or in the mean.
+
+In bfloat16 the noise of a step may be 0.3 nats. But a batch of one computes what the single stream
+computes, in arrays of the same shapes, so that not a bit may differ; and rounding errors have both
+signs, so that over many rows their mean is near zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from conformance.checks.forced import common_steps, other_history
+from conformance.checks.play import Play
+from conformance.core.trace import Trace
+from conformance.core.verdict import Finding, Verdict
+
+# Rows whose errors are independent, at least, and how many standard errors their mean may be from
+# zero. Right runs stayed below 2; t of 12 rows exceeds 10 once in a million times.
+_ROWS, _MOST = 12, 10.0
+_CHECK = "half_precision"
+
+
+def check_half_precision(play: Play) -> list[Finding]:
+    """``drift`` if a batch of one is not its single stream to the bit, or if errors have a bias."""
+    if play.dtype == "float32":
+        return []
+    trace = play.traces[0]
+    errors = dict(_errors(play, trace))
+    found = _bits if len(play.schedule.requests) == 1 else _bias
+    return list(found(play, trace, errors))
+
+
+def _errors(play: Play, trace: Trace) -> Iterator[tuple[str, np.ndarray]]:
+    """Signed errors ``[steps]`` of the chosen tokens' logprobs, by request."""
+    for request in play.schedule.requests:
+        name = request.request_id
+        got, want = trace.stream(name), play.want[name]
+        steps = common_steps(got, want)
+        if not steps or other_history(play, trace, name) or got.token_logprobs is None:
+            continue
+        assert want.logprobs is not None
+        chosen = np.array(got.tokens[:steps])[:, None]
+        theirs = np.take_along_axis(want.logprobs[:steps], chosen, axis=-1)[:, 0]
+        yield name, np.asarray(got.token_logprobs[:steps] - theirs)
+
+
+def _bits(play: Play, trace: Trace, errors: Mapping[str, np.ndarray]) -> Iterator[Finding]:
+    """The first step whose logprobs differ at all."""
+    for name in errors:
+        got, want = trace.stream(name), play.want[name]
+        request, options = play.schedule.request(name), play.schedule.options
+        other_shapes = request.continues or request.media or options.kv or options.prefix_caching
+        if got.logprobs is None or other_shapes:
+            continue
+        assert want.logprobs is not None
+        steps = common_steps(got, want)
+        apart = got.logprobs[:steps] != want.logprobs[:steps]
+        if apart.any():
+            step = int(apart.any(axis=-1).argmax())
+            yield Finding(
+                Verdict.DRIFT,
+                _CHECK,
+                f"a batch of one is not its single stream to the bit: {apart[step].sum()} logprobs "
+                f"differ at output token {step}",
+                schedule=play.schedule.name,
+                mode=trace.mode,
+                request_id=name,
+                step=step,
+                expected="the same bits, as the arrays have the same shapes",
+                got="other bits, within the noise",
+                cause="a cache, a mask or a position has gone through another dtype",
+            )
+
+
+def _bias(play: Play, trace: Trace, errors: Mapping[str, np.ndarray]) -> Iterator[Finding]:
+    """Errors of one sign, where none is too large by itself."""
+    means = np.array([found.mean() for found in errors.values()])
+    if len(means) < _ROWS or not np.isfinite(means).all():
+        return
+    off, error = float(means.mean()), float(means.std(ddof=1) / np.sqrt(len(means)))
+    if abs(off) > _MOST * error:
+        yield Finding(
+            Verdict.DRIFT,
+            _CHECK,
+            f"the chosen tokens' logprobs are {off:+.3g} nats off in the mean of {len(means)} rows",
+            schedule=play.schedule.name,
+            mode=trace.mode,
+            expected=f"rounding errors of both signs: at most {_MOST * error:.3g} nats in the mean",
+            got=f"{off:+.6g} nats",
+            cause="logits are scaled, or something is added in every row",
+        )
