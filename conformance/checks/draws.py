@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from conformance.checks.play import Play
+from conformance.checks.sampled import drawable
+from conformance.core import numerics
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict
 
@@ -39,7 +41,8 @@ class Draw:
     """One token that was drawn.
 
     Attributes:
-        logits: float32 ``[vocab]``, the oracle's logprobs by the temperature; not normalised.
+        logits: float32 ``[vocab]``, the oracle's logprobs by the temperature, not normalised; -inf
+            for tokens that the sampler's filters remove.
         share: a random number in 0..1, which places the draw within its token's probability.
     """
 
@@ -107,8 +110,9 @@ def drawn(play: Play, trace: Trace) -> list[list[Draw]]:
     An engine that reports several tokens of a row in one step has made them one after the other.
     """
     noise = np.random.default_rng(_SEED)
-    random = {r.request_id: float(r.sampler.args["temp"]) for r in play.schedule.requests
+    random = {r.request_id: r.sampler for r in play.schedule.requests
               if r.sampler is not None and r.random}  # fmt: skip
+    off = _noise(play) if any(len(sampler.args) > 1 for sampler in random.values()) else 0.0
     made: dict[str, int] = {}
     moments: dict[tuple[int, int], list[Draw]] = {}
     for step in trace.steps:
@@ -119,10 +123,17 @@ def drawn(play: Play, trace: Trace) -> list[list[Draw]]:
             made[name], within[name] = at + 1, again + 1
             table = play.want[name].logprobs if name in random else None
             if table is not None and at < len(table):
-                logits = table[at] / np.float32(random[name])
+                left = drawable(sampler := random[name], table[at], off)
+                logits = np.where(left, table[at], -np.inf) / np.float32(sampler.args["temp"])
                 draw = Draw(name, event.token, logits, noise.uniform())
                 moments.setdefault((step.index, again), []).append(draw)
     return [moments[at] for at in sorted(moments)]
+
+
+def _noise(play: Play) -> float:
+    """How far the logprobs may be off that filters look at: the first row's, for all rows."""
+    usual = play.wider(play.schedule.requests[0].request_id)[0]()
+    return numerics.FACTOR * float(usual.full.max())
 
 
 def fits(draws: Sequence[Draw], rows: Iterable[Sequence[Draw]]) -> float:
