@@ -199,7 +199,7 @@ def coupled(earlier: Draw, draw: Draw) -> float:
     passed = np.searchsorted(rising, (edges[1:] + edges[:-1]) / 2)
     slow = p[one] + np.append(np.cumsum(p[order][::-1])[::-1], 0.0)[passed]
     fast = q[other] + np.insert(np.cumsum(q[order]), 0, 0.0)[passed]
-    parts = (edges[1:] - edges[:-1]) / ((slow + fast * edges[1:]) * (slow + fast * edges[:-1]))
+    parts = (edges[1:] - edges[:-1]) / (slow + fast * edges[1:]) / (slow + fast * edges[:-1])
     return float(parts.sum())
 
 

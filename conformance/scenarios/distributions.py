@@ -18,7 +18,7 @@ from conformance.scenarios.scenario import Brief, Scenario, Witness
 _ROWS = 64
 _SAMPLER = Sampler(RANDOM, {"temp": 1.0})
 # What a filter leaves differs by row; a sampler that rows share must not mix them up.
-_FILTERED = Sampler(RANDOM, {"temp": 1.0, "top_p": 0.9, "min_p": 0.02, "top_k": 24})
+_FILTERED = Sampler(RANDOM, {"temp": 2.0, "top_p": 0.9, "min_p": 0.2, "top_k": 6})
 # Flatter, so that equal random numbers show in rows with other histories.
 _WARM = Sampler(RANDOM, {"temp": 2.0})
 _PLAIN = EngineOptions(prefill_batch_size=_ROWS, completion_batch_size=_ROWS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -132,6 +133,24 @@ def least_share_of_all_rows(hits: Hits) -> Patch:
         raised = mx.take_along_axis(logprobs, best, axis=-1) + more
         kept = right(mx.put_along_axis(logprobs, best, raised, axis=-1), *args)
         return mx.where(mx.isinf(kept), kept, logprobs)
+
+    return wrap(sample_utils, "apply_min_p", apply)
+
+
+@_drawn(
+    "F2.least-share-of-many-rows",
+    source="a review: rows that share a sampler",
+    kills=("distributions/shared", "marathon/many"),
+)
+def least_share_of_many_rows(hits: Hits) -> Patch:
+    """With more than eight rows, min-p measures each token by the first row's likeliest one."""
+
+    def apply(right: Right, logprobs: mx.array, share: float, *args: Any) -> mx.array:
+        if logprobs.shape[0] <= 8:
+            return right(logprobs, share, *args)
+        hits.hit()
+        least = logprobs[:1].max() + math.log(share)
+        return mx.where(logprobs < least, -mx.inf, logprobs)
 
     return wrap(sample_utils, "apply_min_p", apply)
 
