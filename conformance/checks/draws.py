@@ -62,6 +62,12 @@ class Draw:
         """Of this token; never 0."""
         return max(float(self.probs[self.token]), _LEAST)
 
+    @functools.cached_property
+    def sums(self) -> tuple[float, float]:
+        """The probability of all tokens with smaller ids, without this token and with it."""
+        sums = np.cumsum(probs := self.probs)
+        return float(sums[self.token] - probs[self.token]), float(sums[self.token])
+
     @property
     def place(self) -> float:
         """Its place in the probability of all tokens, the likeliest first; uniform in 0..1."""
@@ -170,12 +176,23 @@ def depend(sequences: Sequence[Sequence[Draw]]) -> float:
     """Log10 of how much likelier the tokens are if they depend on earlier ones of their sequence.
 
     Some may be copies of the token a fixed number of places before, or of any before; or some may
-    be drawn with the same random numbers as the token before, from probabilities of their own.
+    be drawn with the same random number as that token, or with the same noise as the token before,
+    from probabilities of their own.
     """
     longest = max(map(len, sequences), default=0)
     apart = _average([_mixed(list(_lagged(sequences, lag))) for lag in range(1, longest)])
+    number = _average([_mixed(list(_looked_up(sequences, lag))) for lag in range(1, longest)])
     noise = [coupled(*pair) for sequence in sequences for pair in itertools.pairwise(sequence)]
-    return _average([apart, _mixed(list(_any_before(sequences))), _mixed(noise)])
+    return _average([apart, number, _mixed(list(_any_before(sequences))), _mixed(noise)])
+
+
+def one_number(earlier: Draw, draw: Draw) -> float:
+    """How much likelier a token is if both draws looked up one number among sums of probabilities.
+
+    That is how mlx 0.32.4 draws (``mx.random.categorical``).
+    """
+    low, high = max(earlier.sums[0], draw.sums[0]), min(earlier.sums[1], draw.sums[1])
+    return max(0.0, high - low) / earlier.probability / draw.probability
 
 
 def coupled(earlier: Draw, draw: Draw) -> float:
@@ -207,6 +224,12 @@ def _lagged(sequences: Sequence[Sequence[Draw]], lag: int) -> Iterator[float]:
     for sequence in sequences:
         for earlier, draw in zip(sequence, sequence[lag:], strict=False):
             yield (earlier.token == draw.token) / draw.probability
+
+
+def _looked_up(sequences: Sequence[Sequence[Draw]], lag: int) -> Iterator[float]:
+    for sequence in sequences:
+        for earlier, draw in zip(sequence, sequence[lag:], strict=False):
+            yield one_number(earlier, draw)
 
 
 def _any_before(sequences: Sequence[Sequence[Draw]]) -> Iterator[float]:

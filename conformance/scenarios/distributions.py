@@ -16,6 +16,8 @@ from conformance.scenarios.build import LASTING, SHORT, at_once, produced, text_
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 _ROWS = 64
+# So many rows draw so many tokens: the random numbers of a step must not come again.
+_LONG, _LONGER = 8, 48
 _SAMPLER = Sampler(RANDOM, {"temp": 1.0})
 # What a filter leaves differs by row; a sampler that rows share must not mix them up.
 _FILTERED = Sampler(RANDOM, {"temp": 2.0, "top_p": 0.9, "min_p": 0.2, "top_k": 6})
@@ -34,6 +36,8 @@ def _distributions(brief: Brief) -> list[Schedule]:
     if Capability.LATE_JOIN in brief.capabilities:
         mixed = [warm[n] if n % 2 else plain[n] for n in range(_ROWS)]
         rows = mixed if Capability.SAMPLERS in brief.capabilities else plain
+        longer = min(_LONGER, (brief.longest or _LONGER + SHORT) - SHORT)
+        rows = [replace(row, max_tokens=longer) for row in rows[:_LONG]] + rows[_LONG:]
         half = _ROWS // 2
         arrivals = (together(*rows[:half]), together(*rows[half:], when=produced("r0", 2)))
         # mlx-vlm waits for as many free rows as are prefilled at once.

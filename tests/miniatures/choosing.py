@@ -59,8 +59,10 @@ class Chooser:
             return int((scaled + rng.gumbel(size=VOCAB)).argmax())
         if self.sampler.kind == "rank":
             return int(np.argsort(logprobs, kind="stable")[-1 - self.sampler.args["rank"]])
-        order = np.argsort(logprobs, kind="stable")
-        probs = np.exp(normalise(self.left(logprobs)))
+        left = self.left(logprobs)
+        if not np.isfinite(left).any():
+            return 0
+        order, probs = np.argsort(left, kind="stable"), np.exp(normalise(left))
         likely = order[probs[order] > self.sampler.args.get("xtc_threshold", 1.0)]
         return int(likely[0] if len(likely) else order[-1])
 
@@ -74,4 +76,4 @@ class Chooser:
             kept &= logprobs >= best + np.log(args["min_p"])
         if "top_k" in args and self.sampler.kind == "random":
             kept &= token_filters.top_k(logprobs, args["top_k"])
-        return np.where(kept, logprobs, -np.inf) if kept.any() else logprobs
+        return np.where(kept, logprobs, -np.inf)

@@ -20,7 +20,7 @@ from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import gone, produced, text_request, together
 from conformance.scenarios.choices import Choices, Seeded
-from conformance.scenarios.engine_sampling import bias
+from conformance.scenarios.engine_sampling import BEST, bias
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.workloads.mixing import cycled, near_twin, stopping
 
@@ -39,11 +39,8 @@ _GROUPS, _LAST = (9, 1, 26, 3, 12, 2, 5, 9, 1, 17, 3, 7, 8, 12), 9
 _OPTIONS = EngineOptions(completion_batch_size=26, prefill_batch_size=11)
 # Before them come so many of one token, so that what is kept by a request's number is past 256.
 _TINY = 260
-# Takes the least likely token that has this share of the likeliest's probability in its own row.
-_SHARE = Sampler(
-    "library",
-    {"temp": 0.7, "min_p": 0.2, "xtc_probability": 1.0, "xtc_threshold": 1e-6, "top_k": 1},
-)
+# Takes the likeliest token, which each filter leaves alone, if it looks at the row's own logprobs.
+_FILTERED = replace(BEST, args=BEST.args | {"min_p": 0.9})
 _LENGTHS, _LIMITS = range(2, 49), range(2, 9)
 _LASTING = (10, 11, 12, 13, 10, 11, 12, 13, 37)  # limits of rows in groups larger than a prefill
 _LATEST = range(29, 35)  # the tokens that end rows with the largest limit
@@ -83,7 +80,7 @@ def _long(brief: Brief) -> Schedule:
 def _many(brief: Brief) -> Schedule:
     """After many tiny requests, groups come, and some are removed, while one row decodes."""
     choices, fitting = Seeded(brief.seed, 5), _fitting(brief)
-    sampler = _SHARE if Capability.DEFAULTS in brief.capabilities else None
+    sampler = _FILTERED if Capability.DEFAULTS in brief.capabilities else None
     options = replace(_OPTIONS, sampler=sampler)
     tiny = [
         text_request(brief, f"t{n}", 1, variant=n % 16, max_tokens=1, sampler=sampler)

@@ -343,3 +343,18 @@ def samplers_given_the_row_before(hits: Hits) -> Patch:
         return draw
 
     return _where_samplers_differ(change, hits)
+
+
+@_draw("G9.random-numbers-come-again", kills=("distributions/late",))
+def random_numbers_come_again(hits: Hits) -> Patch:
+    """A batch has random numbers for sixteen steps, and then the same again."""
+
+    def step(right: Right, self: Any) -> Any:
+        self._numbered = getattr(self, "_numbered", -1) + 1
+        if self._numbered == 0:
+            self._numbers = int(mx.random.randint(0, 1 << 30).item())
+        hits.hit_if(self._numbered >= 16)
+        mx.random.seed(self._numbers + self._numbered % 16)
+        return right(self)
+
+    return wrap(_BATCH, "_step", step)
