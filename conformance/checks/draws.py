@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from conformance.checks.play import Play
+from conformance.checks.sampled import drawable
+from conformance.core import numerics
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict
 
@@ -39,7 +41,8 @@ class Draw:
     """One token that was drawn.
 
     Attributes:
-        logits: float32 ``[vocab]``, the oracle's logprobs by the temperature; not normalised.
+        logits: float32 ``[vocab]``, the oracle's logprobs by the temperature, not normalised; -inf
+            for tokens that the sampler's filters remove.
         share: a random number in 0..1, which places the draw within its token's probability.
     """
 
@@ -58,6 +61,12 @@ class Draw:
     def probability(self) -> float:
         """Of this token; never 0."""
         return max(float(self.probs[self.token]), _LEAST)
+
+    @functools.cached_property
+    def sums(self) -> tuple[float, float]:
+        """The probability of all tokens with smaller ids, without this token and with it."""
+        sums = np.cumsum(probs := self.probs)
+        return float(sums[self.token] - probs[self.token]), float(sums[self.token])
 
     @property
     def place(self) -> float:
@@ -107,8 +116,9 @@ def drawn(play: Play, trace: Trace) -> list[list[Draw]]:
     An engine that reports several tokens of a row in one step has made them one after the other.
     """
     noise = np.random.default_rng(_SEED)
-    random = {r.request_id: float(r.sampler.args["temp"]) for r in play.schedule.requests
+    random = {r.request_id: r.sampler for r in play.schedule.requests
               if r.sampler is not None and r.random}  # fmt: skip
+    off = _noise(play) if any(len(sampler.args) > 1 for sampler in random.values()) else 0.0
     made: dict[str, int] = {}
     moments: dict[tuple[int, int], list[Draw]] = {}
     for step in trace.steps:
@@ -119,10 +129,17 @@ def drawn(play: Play, trace: Trace) -> list[list[Draw]]:
             made[name], within[name] = at + 1, again + 1
             table = play.want[name].logprobs if name in random else None
             if table is not None and at < len(table):
-                logits = table[at] / np.float32(random[name])
+                left = drawable(sampler := random[name], table[at], off)
+                logits = np.where(left, table[at], -np.inf) / np.float32(sampler.args["temp"])
                 draw = Draw(name, event.token, logits, noise.uniform())
                 moments.setdefault((step.index, again), []).append(draw)
     return [moments[at] for at in sorted(moments)]
+
+
+def _noise(play: Play) -> float:
+    """How far the logprobs may be off that filters look at: the first row's, for all rows."""
+    usual = play.wider(play.schedule.requests[0].request_id)[0]()
+    return numerics.FACTOR * float(usual.full.max())
 
 
 def fits(draws: Sequence[Draw], rows: Iterable[Sequence[Draw]]) -> float:
@@ -159,12 +176,23 @@ def depend(sequences: Sequence[Sequence[Draw]]) -> float:
     """Log10 of how much likelier the tokens are if they depend on earlier ones of their sequence.
 
     Some may be copies of the token a fixed number of places before, or of any before; or some may
-    be drawn with the same random numbers as the token before, from probabilities of their own.
+    be drawn with the same random number as that token, or with the same noise as the token before,
+    from probabilities of their own.
     """
     longest = max(map(len, sequences), default=0)
     apart = _average([_mixed(list(_lagged(sequences, lag))) for lag in range(1, longest)])
+    number = _average([_mixed(list(_looked_up(sequences, lag))) for lag in range(1, longest)])
     noise = [coupled(*pair) for sequence in sequences for pair in itertools.pairwise(sequence)]
-    return _average([apart, _mixed(list(_any_before(sequences))), _mixed(noise)])
+    return _average([apart, number, _mixed(list(_any_before(sequences))), _mixed(noise)])
+
+
+def one_number(earlier: Draw, draw: Draw) -> float:
+    """How much likelier a token is if both draws looked up one number among sums of probabilities.
+
+    That is how mlx 0.32.4 draws (``mx.random.categorical``).
+    """
+    low, high = max(earlier.sums[0], draw.sums[0]), min(earlier.sums[1], draw.sums[1])
+    return max(0.0, high - low) / earlier.probability / draw.probability
 
 
 def coupled(earlier: Draw, draw: Draw) -> float:
@@ -188,7 +216,7 @@ def coupled(earlier: Draw, draw: Draw) -> float:
     passed = np.searchsorted(rising, (edges[1:] + edges[:-1]) / 2)
     slow = p[one] + np.append(np.cumsum(p[order][::-1])[::-1], 0.0)[passed]
     fast = q[other] + np.insert(np.cumsum(q[order]), 0, 0.0)[passed]
-    parts = (edges[1:] - edges[:-1]) / ((slow + fast * edges[1:]) * (slow + fast * edges[:-1]))
+    parts = (edges[1:] - edges[:-1]) / (slow + fast * edges[1:]) / (slow + fast * edges[:-1])
     return float(parts.sum())
 
 
@@ -196,6 +224,12 @@ def _lagged(sequences: Sequence[Sequence[Draw]], lag: int) -> Iterator[float]:
     for sequence in sequences:
         for earlier, draw in zip(sequence, sequence[lag:], strict=False):
             yield (earlier.token == draw.token) / draw.probability
+
+
+def _looked_up(sequences: Sequence[Sequence[Draw]], lag: int) -> Iterator[float]:
+    for sequence in sequences:
+        for earlier, draw in zip(sequence, sequence[lag:], strict=False):
+            yield one_number(earlier, draw)
 
 
 def _any_before(sequences: Sequence[Sequence[Draw]]) -> Iterator[float]:

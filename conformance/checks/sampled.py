@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.core.token_choice import Sampler, random_scores
+from conformance.core.token_choice import RANDOM, Sampler, random_scores
 
 _KNOWN = {"temp", "top_p", "min_p", "xtc_probability", "xtc_threshold", "top_k", "rank"}
 
@@ -26,7 +26,7 @@ def drawable(sampler: Sampler, logprobs: np.ndarray, noise: float, step: int = 0
     args = sampler.args
     if sampler.kind == "seeded":
         return _seeded(logprobs, args, 2 * noise, step)
-    if sampler.kind not in ("library", "rank") or set(args) - _KNOWN:
+    if sampler.kind not in ("library", RANDOM, "rank") or set(args) - _KNOWN:
         return np.ones(logprobs.shape, bool)
     slack = 2 * noise
     if sampler.kind == "rank":

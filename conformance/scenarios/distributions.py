@@ -16,7 +16,11 @@ from conformance.scenarios.build import LASTING, SHORT, at_once, produced, text_
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 _ROWS = 64
+# So many rows draw so many tokens: the random numbers of a step must not come again.
+_LONG, _LONGER = 8, 48
 _SAMPLER = Sampler(RANDOM, {"temp": 1.0})
+# What a filter leaves differs by row; a sampler that rows share must not mix them up.
+_FILTERED = Sampler(RANDOM, {"temp": 2.0, "top_p": 0.9, "min_p": 0.2, "top_k": 6})
 # Flatter, so that equal random numbers show in rows with other histories.
 _WARM = Sampler(RANDOM, {"temp": 2.0})
 _PLAIN = EngineOptions(prefill_batch_size=_ROWS, completion_batch_size=_ROWS)
@@ -24,18 +28,20 @@ _PLAIN = EngineOptions(prefill_batch_size=_ROWS, completion_batch_size=_ROWS)
 
 def _distributions(brief: Brief) -> list[Schedule]:
     """All rows with the engine's sampler; each with its own; rows of both kinds that join late."""
-    shared, warm = _rows(brief, _SAMPLER), _rows(brief, _WARM)
-    default = replace(_PLAIN, sampler=_SAMPLER)
-    schedules = [at_once("shared", *shared, options=default)]
+    plain, warm = _rows(brief, _SAMPLER), _rows(brief, _WARM)
+    filtered = replace(_PLAIN, sampler=_FILTERED)
+    schedules = [at_once("shared", *_rows(brief, _FILTERED), options=filtered)]
     if Capability.SAMPLERS in brief.capabilities:
-        schedules.append(at_once("own", *shared, options=_PLAIN))
+        schedules.append(at_once("own", *plain, options=_PLAIN))
     if Capability.LATE_JOIN in brief.capabilities:
-        mixed = [warm[n] if n % 2 else shared[n] for n in range(_ROWS)]
-        rows = mixed if Capability.SAMPLERS in brief.capabilities else shared
+        mixed = [warm[n] if n % 2 else plain[n] for n in range(_ROWS)]
+        rows = mixed if Capability.SAMPLERS in brief.capabilities else plain
+        longer = min(_LONGER, (brief.longest or _LONGER + SHORT) - SHORT)
+        rows = [replace(row, max_tokens=longer) for row in rows[:_LONG]] + rows[_LONG:]
         half = _ROWS // 2
         arrivals = (together(*rows[:half]), together(*rows[half:], when=produced("r0", 2)))
         # mlx-vlm waits for as many free rows as are prefilled at once.
-        options = replace(default, prefill_batch_size=half)
+        options = replace(_PLAIN, sampler=_SAMPLER, prefill_batch_size=half)
         schedules.append(Schedule("late", arrivals, options=options))
     return schedules
 

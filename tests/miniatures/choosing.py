@@ -4,6 +4,7 @@ import zlib
 
 import numpy as np
 
+from conformance.backend import token_filters
 from conformance.core.grammar import Grammar
 from miniatures.model import VOCAB, normalise
 
@@ -20,6 +21,8 @@ class Chooser:
         ]
         self.forced = forced
         self.calls = 0
+        # The logprob that ``min_p`` is a share of, if not the row's largest.
+        self.best = None
 
     def logprobs(self, history, logits):
         """``[VOCAB]`` after the processors, which see all tokens of the row so far."""
@@ -52,10 +55,25 @@ class Chooser:
             return int((scaled + rng.gumbel(size=len(logprobs))).argmax())
         if self.sampler.kind == "random":
             rng = np.random.default_rng((zlib.crc32(self.name.encode()), call))
-            return int((logprobs / self.sampler.args["temp"] + rng.gumbel(size=VOCAB)).argmax())
+            scaled = self.left(logprobs) / self.sampler.args["temp"]
+            return int((scaled + rng.gumbel(size=VOCAB)).argmax())
         if self.sampler.kind == "rank":
             return int(np.argsort(logprobs, kind="stable")[-1 - self.sampler.args["rank"]])
-        order = np.argsort(logprobs, kind="stable")
-        probs = np.exp(normalise(logprobs))
+        left = self.left(logprobs)
+        if not np.isfinite(left).any():
+            return 0
+        order, probs = np.argsort(left, kind="stable"), np.exp(normalise(left))
         likely = order[probs[order] > self.sampler.args.get("xtc_threshold", 1.0)]
         return int(likely[0] if len(likely) else order[-1])
+
+    def left(self, logprobs):
+        """The logprobs, with -inf for what the filters of the sampler remove: the unlikely."""
+        kept, args = np.ones(len(logprobs), bool), self.sampler.args
+        if "top_p" in args:
+            kept &= token_filters.top_p(logprobs, args["top_p"])
+        if "min_p" in args:
+            best = logprobs.max() if self.best is None else self.best
+            kept &= logprobs >= best + np.log(args["min_p"])
+        if "top_k" in args and self.sampler.kind == "random":
+            kept &= token_filters.top_k(logprobs, args["top_k"])
+        return np.where(kept, logprobs, -np.inf)

@@ -118,7 +118,7 @@ class CaseItem(SuiteItem):
             write_to_real_stderr(self.config, f"conformance: {line}\n")
         here = error is None and not self._replayed
         if here:
-            diagnosed = self.setup_.judge.diagnosed(self.case, result)
+            diagnosed = self._diagnosed(result)
             if diagnosed is not result and lost():
                 self._taint()
             result = diagnosed
@@ -161,6 +161,16 @@ class CaseItem(SuiteItem):
         released = played_apart(setup, self.case, self.config)
         result = played_apart(setup, self.case, self.config, released)
         return after_refusal(result, refused) if refused else result
+
+    def _diagnosed(self, result: CaseResult) -> CaseResult:
+        """The result diagnosed, or as it is if the time is up: its verdict is known."""
+        try:
+            return self.setup_.judge.diagnosed(self.case, result)
+        except pytest.fail.Exception as stopped:
+            if not str(stopped).startswith("Timeout"):
+                raise
+            self._taint()
+            return result
 
     def _record_modules(self, result: CaseResult) -> None:
         """Report what the case depends on, so that its result can be reused."""

@@ -15,13 +15,14 @@ from msgspec.structs import replace
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Removal, Request, Schedule, Stage, Trigger
-from conformance.core.token_choice import Sampler
+from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import gone, produced, text_request, together
 from conformance.scenarios.choices import Choices, Seeded
+from conformance.scenarios.engine_sampling import BEST, bias
 from conformance.scenarios.scenario import Brief, Scenario, Witness
-from conformance.scenarios.workloads.mixing import cycled, stopping
+from conformance.scenarios.workloads.mixing import cycled, near_twin, stopping
 
 # A model with so many positions gets prompts and outputs of their full length.
 _ENOUGH = 4096
@@ -36,12 +37,16 @@ _LATE, _PIECES = ((1103, 11), (2100, 19), (29, 17)), EngineOptions(prefill_step_
 _RUNNER, _RIVAL = (67, 541), (521, 87)
 _GROUPS, _LAST = (9, 1, 26, 3, 12, 2, 5, 9, 1, 17, 3, 7, 8, 12), 9
 _OPTIONS = EngineOptions(completion_batch_size=26, prefill_batch_size=11)
+# Before them come so many of one token, so that what is kept by a request's number is past 256.
+_TINY = 260
+# Takes the likeliest token, which each filter leaves alone, if it looks at the row's own logprobs.
+_FILTERED = replace(BEST, args=BEST.args | {"min_p": 0.9})
 _LENGTHS, _LIMITS = range(2, 49), range(2, 9)
 _LASTING = (10, 11, 12, 13, 10, 11, 12, 13, 37)  # limits of rows in groups larger than a prefill
 _LATEST = range(29, 35)  # the tokens that end rows with the largest limit
 _JOIN = 9  # rows that join at once
-_TWIN = 12  # the first of four requests whose prompts differ in one token
-_SAMPLED = 60  # the first of the requests that have samplers of their own
+_TWIN = 12  # the first of six requests whose prompts differ in one token, or in the order of all
+_SAMPLED = 60  # the first of the requests that have samplers and processors of their own
 # The first request of a wave of removals; after how many steps which of those from it on leave.
 _WAVES, _LEAVING = (24, 73, 104), {0: (0, 1), 2: (3, 5), 5: (2, 6, 7)}
 
@@ -57,30 +62,39 @@ def _fitting(brief: Brief) -> Callable[[int], int]:
 
 
 def _long(brief: Brief) -> Schedule:
-    """Two rows decode; two much longer ones and a short one join them."""
+    """Two rows decode; two much longer ones and a short one join them, all three with penalties."""
     fitting = _fitting(brief)
+    penalty = (Processor("library", {"repetition_penalty": 1.4}),)
+    counted = {"processors": penalty} if Capability.PROCESSORS in brief.capabilities else {}
     early, late = (
         [
-            text_request(brief, f"of_{n}", fitting(n), variant=n, max_tokens=limit)
+            text_request(brief, f"of_{n}", fitting(n), variant=n, max_tokens=limit, **more)
             for n, limit in rows
         ]
-        for rows in (_EARLY, _LATE)
+        for rows, more in ((_EARLY, {}), (_LATE, counted))
     )
     arrivals = (together(*early), together(*late, when=produced(early[0].request_id, _AFTER)))
     return Schedule("long", arrivals, options=_PIECES)
 
 
 def _many(brief: Brief) -> Schedule:
-    """Groups of requests come, and some are removed, while one row decodes."""
+    """After many tiny requests, groups come, and some are removed, while one row decodes."""
     choices, fitting = Seeded(brief.seed, 5), _fitting(brief)
+    sampler = _FILTERED if Capability.DEFAULTS in brief.capabilities else None
+    options = replace(_OPTIONS, sampler=sampler)
+    tiny = [
+        text_request(brief, f"t{n}", 1, variant=n % 16, max_tokens=1, sampler=sampler)
+        for n in range(_TINY)
+    ]
     runner, rival = (
-        text_request(brief, name, fitting(length), max_tokens=fitting(limit))
+        text_request(brief, name, fitting(length), max_tokens=fitting(limit), sampler=sampler)
         for name, (length, limit) in (("runner", _RUNNER), ("rival", _RIVAL))
     )
     every = (runner.max_tokens - max(_LASTING)) // len(_GROUPS)
     moments = [2 + every * at for at in range(len(_GROUPS))]
     removals = _removals(moments) if Capability.CANCEL in brief.capabilities else {}
-    given = iter(_rows(brief, choices, {name for names in removals.values() for name in names}))
+    removed = {name for names in removals.values() for name in names}
+    given = iter(_rows(brief, choices, removed, options))
 
     def when(step: int) -> Trigger:
         return produced(runner.request_id, step)
@@ -91,8 +105,9 @@ def _many(brief: Brief) -> Schedule:
     ]
     near = together(rival, when=when(runner.max_tokens - rival.max_tokens + 5))
     last = together(*given, when=gone(rival.request_id))
-    removed = tuple(Removal(names, when(at)) for at, names in removals.items())
-    return Schedule("many", (together(runner), *groups, near, last), removed, options=_OPTIONS)
+    first = together(*tiny), together(runner, when=gone(tiny[-1].request_id))
+    leave = tuple(Removal(names, when(at)) for at, names in removals.items())
+    return Schedule("many", (*first, *groups, near, last), leave, options=options)
 
 
 def _removals(moments: Sequence[int]) -> dict[int, tuple[str, ...]]:
@@ -105,7 +120,9 @@ def _removals(moments: Sequence[int]) -> dict[int, tuple[str, ...]]:
     }
 
 
-def _rows(brief: Brief, choices: Choices, removed: Collection[str]) -> list[Request]:
+def _rows(
+    brief: Brief, choices: Choices, removed: Collection[str], options: EngineOptions
+) -> list[Request]:
     """The rows of all groups; those of large groups last a while. Nothing ends a removed one."""
     count = sum(_GROUPS) + _LAST
     lengths, limits = cycled(choices, _LENGTHS, count), cycled(choices, _LIMITS, count)
@@ -114,16 +131,21 @@ def _rows(brief: Brief, choices: Choices, removed: Collection[str]) -> list[Requ
             limits[end - size : end] = cycled(choices, _LASTING, size)
     lengths[_TWIN] = _LENGTHS.stop // 2
     rows = [
-        text_request(brief, f"r{i}", length, variant=i, max_tokens=limit)
+        text_request(brief, f"r{i}", length, variant=i, max_tokens=limit, sampler=options.sampler)
         for i, (length, limit) in enumerate(zip(lengths, limits, strict=True))
     ]
-    rows[_TWIN + 1 : _TWIN + 4] = _twins(brief, rows[_TWIN], rows[_TWIN + 1 : _TWIN + 4])
+    for number, place in enumerate((-1, 0, lengths[_TWIN] // 2, 2, None), start=_TWIN + 1):
+        rows[number] = near_twin(brief, rows[_TWIN], rows[number], place)
     if Capability.SAMPLERS in brief.capabilities:
         rows[_SAMPLED:] = [_sampling(choices, row, i) for i, row in enumerate(rows[_SAMPLED:])]
+    if Capability.PROCESSORS in brief.capabilities:
+        rows[_SAMPLED::2] = [
+            replace(row, processors=(bias(brief, i),)) for i, row in enumerate(rows[_SAMPLED::2])
+        ]
     if Capability.STOP in brief.capabilities:
-        stops = stopping(brief, choices, _OPTIONS)
+        stops = stopping(brief, choices, options)
         rows = [
-            _stopped_late(brief, row)
+            _stopped_late(brief, row, options)
             if row.max_tokens > _LATEST.stop and row.request_id not in removed
             else stops(row, row.request_id in removed)
             for row in rows
@@ -131,29 +153,16 @@ def _rows(brief: Brief, choices: Choices, removed: Collection[str]) -> list[Requ
     return rows
 
 
-def _stopped_late(brief: Brief, row: Request) -> Request:
+def _stopped_late(brief: Brief, row: Request, options: EngineOptions) -> Request:
     """The row, ended by a sequence that is produced before and after 32 tokens."""
-    tokens = brief.solo(row, _OPTIONS).tokens
+    tokens = brief.solo(row, options).tokens
     return replace(row, stop=(tokens[_LATEST.start : _LATEST.stop],))
 
 
-def _twins(brief: Brief, row: Request, others: Sequence[Request]) -> list[Request]:
-    """The others with the prompt of ``row``, but for the last token, the first, or another."""
-    media = {place for medium in row.media for place in range(*medium.span)}
-    places = [place for place in range(len(row.prompt)) if place not in media]
-    low, high = brief.tokens
-    twins = []
-    for other, place in zip(others, (places[-1], places[0], places[len(places) // 2]), strict=True):
-        prompt = list(row.prompt)
-        prompt[place] = low + (prompt[place] - low + 1) % (high - low)
-        twins.append(replace(other, prompt=tuple(prompt), media=row.media))
-    return twins
-
-
 def _sampling(choices: Choices, row: Request, number: int) -> Request:
-    """The row with a sampler of its own; every third has none."""
+    """The row with a sampler of its own; every third has none of its own."""
     seeded = Sampler("seeded", {"temperature": 0.8, "seed": number})
-    sampler = choices.pick((None, seeded, Sampler("rank", {"rank": 2 + number % 2})))
+    sampler = choices.pick((row.sampler, seeded, Sampler("rank", {"rank": 2 + number % 2})))
     return replace(row, sampler=sampler)
 
 

@@ -21,6 +21,8 @@ from conformance.scenarios.scenario import Brief
 Dress = Callable[[Request, bool], Request]
 """Gives a request a sampler, stop sequences, a medium; if the flag is set, nothing that ends it."""
 
+# The fewest tokens of a prompt with two near twins.
+_ENOUGH = 5
 # Steps after its arrival at which a single row is removed at the latest.
 _LATEST = 4
 
@@ -82,8 +84,9 @@ def draw_rows(brief: Brief, choices: Choices, scale: Scale) -> list[Request]:
     """The first row, which lasts, and all others, with lengths, prompts and limits of their own.
 
     In each half one prompt has one token, and one row ends at its first. Two prompts differ in
-    their last token only. Limits are used again when each was used once; lengths only where a model
-    has few positions.
+    their last token only; of the second half, which waits together, two in their third only, and
+    two have the same tokens in another order. Limits are used again when each was used once;
+    lengths only where a model has few positions.
     """
     count = scale.first + scale.second
     room = scale.longest
@@ -97,21 +100,36 @@ def draw_rows(brief: Brief, choices: Choices, scale: Scale) -> list[Request]:
     if scale.one_padded:
         lengths[scale.first :] = [room // 2] * scale.second
         lengths[scale.first + 1], limits[scale.first + 1] = room // 3, high
+    base, third, mirrored = scale.first, scale.first + 2, count - 1
+    lengths[base] = max(lengths[base], min(room, _ENOUGH))
     limits[0], limits[scale.first - 1] = scale.lasting, high
     rows = [
         text_request(brief, f"r{i}", length, variant=i, max_tokens=limits[i])
         for i, length in enumerate(lengths)
     ]
     one, other = max(range(scale.first - 1), key=lengths.__getitem__), scale.first - 1
-    rows[other] = _near_twin(brief, rows[one], rows[other])
+    rows[other] = near_twin(brief, rows[one], rows[other], -1)
+    rows[third] = near_twin(brief, rows[base], rows[third], 2)
+    rows[mirrored] = near_twin(brief, rows[base], rows[mirrored], None)
     return rows
 
 
-def _near_twin(brief: Brief, one: Request, other: Request) -> Request:
-    """``other`` with the prompt of ``one``, but for its last token."""
-    low, high = brief.tokens
-    last = next(t for t in range(low, high) if t != one.prompt[-1])
-    return replace(other, prompt=(*one.prompt[:-1], last), media=one.media)
+def near_twin(brief: Brief, one: Request, other: Request, place: int | None) -> Request:
+    """``other`` with the prompt of ``one``, but for a token of its text, counted from either end.
+
+    With ``None``, it has the same tokens, which begin at the end.
+    """
+    media = {at for medium in one.media for at in range(*medium.span)}
+    text = [at for at in range(len(one.prompt)) if at not in media]
+    prompt = list(one.prompt)
+    if place is None:
+        for at, mirrored in zip(text, reversed(text), strict=True):
+            prompt[at] = one.prompt[mirrored]
+    else:
+        low, high = brief.tokens
+        at = text[min(place, len(text) - 1)]
+        prompt[at] = low + (prompt[at] - low + 1) % (high - low)
+    return replace(other, prompt=tuple(prompt), media=one.media)
 
 
 _TOGETHER = -1

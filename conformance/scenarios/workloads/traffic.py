@@ -15,7 +15,7 @@ from conformance.scenarios.choices import Seeded
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.workloads.mixing import Scale, draw_rows, ends_of, stopping, traffic
 
-_SMALL = Scale(first=13, second=4, groups=(1, 3), longest=33, limits=(3, 12), lasting=30)
+_SMALL = Scale(first=13, second=5, groups=(1, 3), longest=33, limits=(3, 12), lasting=30)
 _LARGE = Scale(
     first=29, second=5, groups=(10, 12), longest=40, limits=(7, 13), lasting=18, one_padded=True
 )

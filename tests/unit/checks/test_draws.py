@@ -11,6 +11,8 @@ from miniatures.plays import Script
 
 from conformance.checks import draws
 from conformance.checks.draws import Draw, check_draws, coupled, depend, drawn, fits
+from conformance.checks.sampled import drawable
+from conformance.core.numerics import Envelope
 from conformance.core.schedule import Schedule
 from conformance.core.token_choice import RANDOM, Sampler
 from conformance.core.trace import Failure, Mode, Step, StepOutput, Stream, TokenEvent, Trace
@@ -19,20 +21,21 @@ from conformance.scenarios.build import together
 ROWS, STEPS, VOCAB = 24, 12, 20
 
 
-def play(choose=None, *, temp=1.0, at_once=False):
+def play(choose=None, *, temp=1.0, at_once=False, **filters):
     """A run whose rows draw by tables of their own, or as ``choose`` does in place of a row."""
     rng = np.random.default_rng(3)
     names = [f"r{row}" for row in range(ROWS)]
     script = Script().play()
     request = script.schedule.requests[0]
-    sampler = Sampler(RANDOM, {"temp": temp})
+    sampler = Sampler(RANDOM, {"temp": temp} | filters)
     requests = [
         msgspec.structs.replace(request, request_id=name, sampler=sampler, max_tokens=STEPS)
         for name in names
     ]
     tables = np.log(rng.dirichlet(np.full(VOCAB, 0.7), (ROWS, STEPS))).astype(np.float32)
     noise = rng.gumbel(size=(ROWS, STEPS, VOCAB))
-    tokens = np.argmax(tables / temp + noise, axis=-1)
+    left = [[drawable(sampler, own, 0) for own in row] for row in tables]
+    tokens = np.argmax(np.where(left, tables, -np.inf) / temp + noise, axis=-1)
     if choose is not None:
         tokens = choose(tables, noise, tokens)
     events = [
@@ -47,14 +50,20 @@ def play(choose=None, *, temp=1.0, at_once=False):
         name: Stream(tuple(tokens[row].tolist()), tables[row]) for row, name in enumerate(names)
     }
     trace = Trace(schedule, Mode.FREE, steps)
-    return dataclasses.replace(script, schedule=schedule, traces=(trace,), want=want)
+    exact = Envelope(np.zeros(STEPS, np.float32), np.zeros(STEPS, np.float32), 0.0)
+    return dataclasses.replace(
+        script, schedule=schedule, traces=(trace,), want=want, wider=lambda _: [lambda: exact]
+    )
 
 
 def failed_tests(choose, **more):
     return [finding.what.partition(":")[0] for finding in check_draws(play(choose, **more))]
 
 
-@pytest.mark.parametrize("more", [{}, {"temp": 2.0}, {"at_once": True}])
+FILTERS = {"top_p": 0.9, "min_p": 0.2, "top_k": 4}
+
+
+@pytest.mark.parametrize("more", [{}, {"temp": 2.0}, {"at_once": True}, FILTERS])
 def test_right_draws_are_right(more):
     assert failed_tests(None, **more) == []
 
@@ -83,6 +92,22 @@ def noise_of_the_step_before(tables, noise, tokens):
     return np.argmax(tables + np.repeat(noise[:, ::2], 2, axis=1), axis=-1)
 
 
+def looked_up(tables, numbers):
+    """Tokens at these numbers in the sums of their probabilities, as mlx draws them."""
+    sums = np.cumsum(np.exp(tables.astype(np.float64)), axis=-1)
+    return (sums < (numbers * sums[..., -1])[..., None]).sum(-1)
+
+
+def number_of_five_steps_before(tables, noise, tokens):
+    numbers = np.random.default_rng(5).uniform(size=(ROWS, 5))
+    return looked_up(tables, np.tile(numbers, 3)[:, :STEPS])
+
+
+def number_of_the_row_three_before(tables, noise, tokens):
+    numbers = np.random.default_rng(5).uniform(size=(3, STEPS))
+    return looked_up(tables, np.tile(numbers, (ROWS // 3, 1)))
+
+
 def never_the_last(tables, noise, tokens):
     """A token that no row may draw."""
     tables[:, 0, 7] = -np.inf
@@ -104,11 +129,34 @@ OF_STEPS = "rows do not draw independently of their earlier steps"
         (noise_of_the_row_before, OF_ROWS),
         (copies, OF_ROWS),
         (noise_of_the_step_before, OF_STEPS),
+        (number_of_five_steps_before, OF_STEPS),
+        (number_of_the_row_three_before, OF_ROWS),
     ],
 )
 @pytest.mark.parametrize("at_once", [False, True])
 def test_each_defect_is_found_by_its_test(choose, what, at_once):
     assert what in failed_tests(choose, at_once=at_once)
+
+
+def share_of_all_rows(tables, noise, tokens):
+    left = tables >= tables.max((0, 2), keepdims=True) + np.log(FILTERS["min_p"])
+    return np.argmax(np.where(left, tables, -np.inf) + noise, axis=-1)
+
+
+def unfiltered(tables, noise, tokens):
+    return np.argmax(tables + noise, axis=-1)
+
+
+@pytest.mark.parametrize("choose", [share_of_all_rows, unfiltered])
+def test_filters_are_those_of_the_row(choose):
+    assert FITS in failed_tests(choose, **FILTERS)
+
+
+def test_looked_up_numbers_of_their_own_are_right():
+    def choose(tables, noise, tokens):
+        return looked_up(tables, np.random.default_rng(5).uniform(size=(ROWS, STEPS)))
+
+    assert failed_tests(choose) == []
 
 
 def test_the_temperature_is_that_of_the_row():

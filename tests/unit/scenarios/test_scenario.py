@@ -464,7 +464,11 @@ def test_no_two_rows_of_a_schedule_are_alike(toy):
             continue
         engine = RIGHT.get(scenario.name, ContinuousBatching)
         for schedule in scenario.make(brief_for(toy, engine, 0)):
-            bare = [replace(r, request_id="", max_tokens=0) for r in schedule.requests]
+            bare = [
+                replace(r, request_id="", max_tokens=0)
+                for r in schedule.requests
+                if len(r.prompt) > 1 or r.max_tokens > 1  # tiny ones are there to be many
+            ]
             if len(set(map(repr, bare))) < len(bare):
                 alike.append((scenario.name, schedule.name))
     assert alike == []

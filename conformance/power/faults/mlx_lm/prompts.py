@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from conformance.core.faults.declaration import Hits
@@ -136,3 +137,25 @@ def token_counted_twice(hits: Hits) -> Patch:
 def token_left_out(hits: Hits) -> Patch:
     """Each piece of a prompt but the first lacks its first token."""
     return _at_boundaries(lambda _, piece: piece[1:] or piece, hits)
+
+
+@mlx_lm_fault(
+    "F3.orders-taken-for-one",
+    fault_class="prefix reuse",
+    source="a review: near twins",
+    kills=("traffic", "marathon/many"),
+    where="input:tokens",
+)
+def orders_taken_for_one(hits: Hits) -> Patch:
+    """Prompts of one call that have the same tokens in another order are taken for one."""
+
+    def alike(insert: Right, _: Any, segments: Segments, lists: Lists) -> Any:
+        first: dict[tuple[int, ...], list[list[int]]] = {}
+        taken = []
+        for pieces in segments:
+            one = first.setdefault(tuple(sorted(chain(*pieces))), pieces)
+            hits.hit_if(one != pieces)
+            taken.append(one)
+        return insert(taken, **lists)
+
+    return _inserted_by(alike)

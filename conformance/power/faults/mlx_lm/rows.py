@@ -191,6 +191,20 @@ def prompts_of_the_neighbours(hits: Hits) -> Patch:
     return wrap(_GENERATOR, "remove", remove)
 
 
+@_removal(
+    "B10.late-request-not-removed", source="a review: nothing is many", kills=("marathon/many",)
+)
+def late_request_not_removed(hits: Hits) -> Patch:
+    """Of the requests after the first 257 none is removed."""
+
+    def remove(right: Right, self: Any, uids: Uids, **options: Any) -> Any:
+        known = [uid for uid in uids if uid <= 256]
+        hits.hit_if(len(known) < len(uids))
+        return right(self, known, **options)
+
+    return wrap(_GENERATOR, "remove", remove)
+
+
 @_removal("F11.step-done-again", source="issue trackers: retry after an abort")
 def step_done_again(hits: Hits) -> Patch:
     """After a removal in decode the next token is put into the caches twice.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -132,6 +133,24 @@ def least_share_of_all_rows(hits: Hits) -> Patch:
         raised = mx.take_along_axis(logprobs, best, axis=-1) + more
         kept = right(mx.put_along_axis(logprobs, best, raised, axis=-1), *args)
         return mx.where(mx.isinf(kept), kept, logprobs)
+
+    return wrap(sample_utils, "apply_min_p", apply)
+
+
+@_drawn(
+    "F2.least-share-of-many-rows",
+    source="a review: rows that share a sampler",
+    kills=("distributions/shared", "marathon/many"),
+)
+def least_share_of_many_rows(hits: Hits) -> Patch:
+    """With more than eight rows, min-p measures each token by the first row's likeliest one."""
+
+    def apply(right: Right, logprobs: mx.array, share: float, *args: Any) -> mx.array:
+        if logprobs.shape[0] <= 8:
+            return right(logprobs, share, *args)
+        hits.hit()
+        least = logprobs[:1].max() + math.log(share)
+        return mx.where(logprobs < least, -mx.inf, logprobs)
 
     return wrap(sample_utils, "apply_min_p", apply)
 
@@ -324,3 +343,18 @@ def samplers_given_the_row_before(hits: Hits) -> Patch:
         return draw
 
     return _where_samplers_differ(change, hits)
+
+
+@_draw("G9.random-numbers-come-again", kills=("distributions/late",))
+def random_numbers_come_again(hits: Hits) -> Patch:
+    """A batch has random numbers for sixteen steps, and then the same again."""
+
+    def step(right: Right, self: Any) -> Any:
+        self._numbered = getattr(self, "_numbered", -1) + 1
+        if self._numbered == 0:
+            self._numbers = int(mx.random.randint(0, 1 << 30).item())
+        hits.hit_if(self._numbered >= 16)
+        mx.random.seed(self._numbers + self._numbered % 16)
+        return right(self)
+
+    return wrap(_BATCH, "_step", step)
