@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from conformance.core.counted import Counted
+from conformance.core.drafts import Hints
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
@@ -71,13 +72,13 @@ class Submission:
         request: what the caller wants.
         forced: tokens to feed instead of the engine's choice, or ``None``.
         prefix: the result of ``extract`` for the request to continue, or ``None``.
-        hints: the oracle's tokens, for drafts that must be right at some positions, or ``None``.
+        hints: what drafts must contain to be right or wrong, or ``None``.
     """
 
     request: Request
     forced: tuple[int, ...] | None = None
     prefix: Any = None
-    hints: tuple[int, ...] | None = None
+    hints: Hints | None = None
 
 
 class Engine(ABC):

@@ -121,6 +121,12 @@ class MlxLm(InstalledLibrary):
         row: np.ndarray = _logprobs(logits)[0]
         return row
 
+    def decoder_perturbed(
+        self, model: Any, *, ulps: float, seed: int
+    ) -> AbstractContextManager[None]:
+        """See ``Library.decoder_perturbed``."""
+        return perturbed(model, ulps=ulps, seed=seed)
+
     def teacher_forced(
         self,
         model: Any,
@@ -139,7 +145,7 @@ class MlxLm(InstalledLibrary):
         inputs = mx.array(fed)[None]
         cache = _cache(model, request, EngineOptions(kv=options.kv))
         if ulps:
-            with perturbed(model, ulps=ulps, seed=seed):
+            with self.decoder_perturbed(model, ulps=ulps, seed=seed):
                 logits = model(inputs, cache=cache)
         else:
             logits = model(inputs, cache=cache)

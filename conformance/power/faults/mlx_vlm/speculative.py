@@ -153,3 +153,40 @@ def drafts_verified_greedily(hits: Hits) -> Patch:
         right(self, *args, **{**options, "sampler": partial(mx.argmax, axis=-1)})
 
     return wrap(_batch(), "__init__", init)
+
+
+@_fault(
+    "E6.drafter-goes-on-from-another-row",
+    source="a batch is smaller after a row leaves",
+    kills=("traffic_drafts/*_equal",),
+    where="output:*",
+)
+def drafter_goes_on_from_another_row(hits: Hits) -> Patch:
+    """After a row leaves, drafts go on from another row's hidden state: they are only wasted."""
+
+    def draft(batch: Any, right: Right, last: Any, hidden: Any, *args: Any, **options: Any) -> Any:
+        left = any(batch._finished) and len(batch) > 1  # noqa: SLF001 - the library's own count
+        if not isinstance(last, int) and left:
+            hits.hit()
+            hidden = mx.roll(hidden, 1, axis=0)
+            # Some drafters keep the hidden state of each row themselves.
+            if getattr(batch.draft_model, "_seed_hidden", None) is not None:
+                batch.draft_model._seed_hidden = mx.roll(  # noqa: SLF001
+                    batch.draft_model._seed_hidden, 1, axis=0  # noqa: SLF001
+                )
+        elif left:  # row after row
+            before, batch.hidden = batch.hidden, hidden
+            if before is not None and before.shape == hidden.shape:
+                hits.hit()
+                hidden = before
+        return right(last, hidden, *args, **options)
+
+    def start(right: Right, self: Any) -> None:
+        if self._rounds_iter is None:  # noqa: SLF001
+            for name in ("draft_block", "draft_block_greedy"):
+                if hasattr(self.draft_model, name):
+                    drafts = partial(draft, self, getattr(self.draft_model, name))
+                    setattr(self.draft_model, name, drafts)
+        right(self)
+
+    return wrap(_batch(), "_start_rounds", start)
