@@ -177,3 +177,11 @@ class GoesOnFromAnotherRow(Drafting):
         self.most = max(self.most, len(self.decode))
         place = self.decode.index(row) - (len(self.decode) < self.most)
         return super().own(self.decode[place], size)
+
+
+class AlwaysTheSame(Drafting):
+    """Drafts the same tokens for all rows."""
+
+    def own(self, row, size):
+        del row
+        return range(size)

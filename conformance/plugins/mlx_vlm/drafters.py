@@ -20,10 +20,14 @@ from conformance.backend.checkpoint import library_errors, verify
 from conformance.core.drafts import Hints
 from conformance.core.engine_options import Drafting
 from conformance.core.errors import ModelError
-from conformance.core.family import Facts, Family
+from conformance.core.family import Facts, Family, Recipe, WeightRule
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.loading import write_checkpoint
 from conformance.plugins.mlx_vlm.model import LoadedModel
+
+
+# Attention outweighs the embedding of the token before: drafts depend on what the drafter reads.
+_WEIGHTS = Recipe(rules=(WeightRule("*o_proj.weight", std=3.0, fan_in=True),))
 
 
 def drafter_of(loaded: LoadedModel, kind: str) -> LoadedModel:
@@ -44,7 +48,7 @@ def drafter_of(loaded: LoadedModel, kind: str) -> LoadedModel:
 def _load(loaded: LoadedModel, kind: str) -> LoadedModel:
     library = compat.part("speculative.drafters")
     target = loaded.family
-    facts = Facts(library=target.facts.library, seed=target.facts.seed)
+    facts = Facts(library=target.facts.library, seed=target.facts.seed, weights=_WEIGHTS)
     family = Family(f"{target.name}, drafter {kind}", facts, target.facts.drafters[kind])
     with TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True) as folder:
         written = write_checkpoint(family, Path(folder), dtype=loaded.dtype, seed=loaded.seed)
@@ -74,6 +78,7 @@ class DraftEditor:
         self._last: list[int] = []
         self._next = 0
         self._round = -1
+        self._drafting = False
         self._made: list[tuple[int, tuple[int, ...]]] = []
         self.drafted: dict[str, int] = {}
         for name in ("draft_block", "draft_block_greedy"):
@@ -111,7 +116,13 @@ class DraftEditor:
 
     def _editing(self, draft: Callable[..., mx.array]) -> Callable[..., mx.array]:
         def edited(last: Any, *args: Any, **kwargs: Any) -> mx.array:
-            made = draft(last, *args, **kwargs)
+            if self._drafting:  # one of the functions calls the other
+                return draft(last, *args, **kwargs)
+            self._drafting = True
+            try:
+                made = draft(last, *args, **kwargs)
+            finally:
+                self._drafting = False
             tokens = [last] if isinstance(last, int) else last.reshape(-1).tolist()
             return self._edited(tokens, made)
 

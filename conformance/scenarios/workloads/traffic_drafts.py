@@ -108,6 +108,12 @@ def _goes_on(trace: Trace) -> bool:
     return any(some > later for some, later in zip(batches, batches[1:], strict=False) if later)
 
 
+def _differ(trace: Trace) -> bool:
+    """Rows of one step have drafts of their own: the drafter reads more than what all have."""
+    most = max((len(set(s.output.proposed.values())) for s in trace.steps), default=0)
+    return most >= _FIRST // 2
+
+
 def _has_drafter(family: Family) -> str:
     return "" if family.facts.drafters else "it has no drafter"
 
@@ -133,6 +139,7 @@ TRAFFIC_DRAFTS = Scenario(
         rejected().shown_in("*_equal", "*_unlike"),
         seen.removed_from(Stage.DECODE, among=4),
         Witness("own drafts of rows that others left", _goes_on),
+        Witness("own drafts that differ by row", _differ),
     ),
     applies=_has_drafter,
 )

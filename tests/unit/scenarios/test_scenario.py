@@ -310,6 +310,7 @@ PROOFS = {
         "a draft rejected": Fake(drafting.GuessesTheFirst),
         "a removal in decode among 4": Fake(drafting.DraftsOneByOne),
         "own drafts of rows that others left": Fake(drafting.NeverDrafts),
+        "own drafts that differ by row": Fake(drafting.AlwaysTheSame),
     },
     "cost_positions": {
         "a prompt beside one of a hundred times its length, in pieces": Fake(

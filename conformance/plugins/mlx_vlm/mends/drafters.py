@@ -14,16 +14,42 @@ from conformance.plugins.mlx_vlm.library_parts import cache_class, part
 @mend("eagle3-padding-of-the-first-cache")
 def padding_of_a_cache_of_keys(hits: Hits) -> Patch:
     """The padding of a batch is that of a cache which keeps all keys."""
-    leaves = part("speculative.cache_state").iter_leaf_caches
-    whole = cache_class("BatchKVCache")
 
     def padding(right: Right, caches: Sequence[Any]) -> Any:
-        kept = [cache for cache in leaves(caches) if isinstance(cache, whole)]
-        said, found = right(caches), right(kept or caches)
+        said, found = right(caches), right(_of_all_keys(caches) or caches)
         hits.hit_if(said is not None and said.tolist() != found.tolist())
         return found
 
     return wrap(part("speculative.eagle3"), "_batch_cache_left_padding", padding)
+
+
+def _of_all_keys(caches: Sequence[Any]) -> list[Any]:
+    leaves = part("speculative.cache_state").iter_leaf_caches(caches)
+    return [cache for cache in leaves if isinstance(cache, cache_class("BatchKVCache"))]
+
+
+class _Unpadded:
+    """Hidden states of a batch of prompts, each row of which is read without its padding."""
+
+    def __init__(self, hidden: Any, padding: list[int]) -> None:
+        self._hidden = hidden
+        self._padding = padding
+        self.shape = hidden.shape
+
+    def __getitem__(self, row: slice) -> Any:
+        return self._hidden[row, self._padding[row.start] :]
+
+
+@mend("dflash-context-of-padding")
+def context_has_no_padding(hits: Hits) -> Patch:
+    """A drafter reads the hidden states of the prompt alone."""
+
+    def rounds(right: Right, model: Any, drafter: Any, caches: Any, hidden: Any, **more: Any) -> Any:
+        padding = _of_all_keys(caches)[0].left_padding.tolist()
+        hits.hit_if(any(padding))
+        return right(model, drafter, caches, _Unpadded(hidden, padding), **more)
+
+    return wrap(part("speculative.utils"), "_dflash_rounds_batch", rounds)
 
 
 @mend("eagle3-key-of-padding")
