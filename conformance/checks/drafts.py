@@ -2,7 +2,7 @@
 
 Drafts never change the output, so no other check detects a drafter that goes on from the state of
 another row, or whose caches, lengths or positions are wrong: its drafts are only rejected more
-often, and each rejected token is wasted work. A model that drafts for itself must accept its drafts.
+often, and each rejected token is wasted work. A model that drafts for itself must accept its own.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def check_drafts(play: Play) -> list[Finding]:
     """``drift`` for greedy requests whose drafts are wrong, and not by a tie.
 
     If the schedule compares drafts, the first that differs from those of the row alone. If the
-    model drafts for itself and the schedule leaves its drafts as they are, rejected ones; processors
-    run after drafting, so requests with processors are skipped.
+    model drafts for itself and the schedule leaves its drafts as they are, rejected ones;
+    processors run after drafting, so requests with processors are skipped.
     """
     drafting = play.schedule.options.drafting
     if drafting is None:

@@ -36,9 +36,9 @@ class Play:
         plain: a run of an equal schedule without quantization, if there is one.
         alone: how often the host reads arrays in a step of the single stream; ``None`` if the
             schedule does not request it.
-        drafted_alone: for a request of a trace, the rounds of runs of its own in which as many tokens
-            of each draft are accepted: the plain run and, if the drafter proposes otherwise there,
-            perturbed runs. Runs the model.
+        drafted_alone: for a request of a trace, the rounds of runs of its own in which as many
+            tokens of each draft are accepted: the plain run and, if the drafter proposes otherwise
+            there, perturbed runs. Runs the model.
         policy: for a batch of one with quantized caches, the logprobs of the library's own single
             stream at the oracle's tokens, or its failure; see ``Library.policy_stream``.
     """

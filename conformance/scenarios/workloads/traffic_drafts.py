@@ -7,6 +7,8 @@ Prompts of equal length need no padding: drafters that cannot read padding are c
 
 from __future__ import annotations
 
+import itertools
+
 from conformance.core.engine import Capability
 from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.family import Family
@@ -105,7 +107,7 @@ def _rows(
 def _goes_on(trace: Trace) -> bool:
     """A row drafts in a smaller batch than before, and its own drafts are known."""
     batches = [set(step.output.proposed) for step in trace.steps if step.output.proposed]
-    return any(some > later for some, later in zip(batches, batches[1:], strict=False) if later)
+    return any(some > later for some, later in itertools.pairwise(batches) if later)
 
 
 def _differ(trace: Trace) -> bool:

@@ -1,10 +1,11 @@
 """Drafters read the padding of a batch from its first cache, which may count it otherwise.
 
-_batch_cache_left_padding (mlx_vlm/speculative/common.py:406) takes the first ``left_padding`` that it
-finds. An ArraysCache lowers its own as columns pass, and a sliding window as columns are cut off: only
-a cache that keeps all keys has the padding of the prompts. An eagle3 drafter for a hybrid then believes
-that there is none (mlx_vlm/speculative/eagle3.py:514), and gemma4's assistant shifts the keys of full
-attention by the padding of the window (mlx_vlm/speculative/mtp.py:960). Tokens stay right, drafts are wasted.
+_batch_cache_left_padding (mlx_vlm/speculative/common.py:406) takes the first ``left_padding`` that
+it finds. An ArraysCache lowers its own as columns pass, and a sliding window as columns are cut
+off: only a cache that keeps all keys has the padding of the prompts. An eagle3 drafter for a
+hybrid then believes that there is none (mlx_vlm/speculative/eagle3.py:514), and gemma4's assistant
+shifts the keys of full attention by the padding of the window (mlx_vlm/speculative/mtp.py:960).
+Tokens stay right, drafts are wasted.
 """
 
 import sys

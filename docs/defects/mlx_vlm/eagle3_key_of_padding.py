@@ -1,10 +1,10 @@
 """eagle3: the drafter reads one column of padding in each row that is padded.
 
-Eagle3DraftModel.reset (mlx_vlm/speculative/drafters/eagle3/eagle3.py:248) gives its cache one column
-of padding less than the prompts have, as its tokens are shifted by one. But they are shifted *and* the
-first real token follows: row and column of a token and its hidden state stay, and column ``padding - 1``
-has the hidden state of padding. Alone the row has no such key. Tokens stay right, drafts are wasted.
-Fixed by passing the padding on.
+Eagle3DraftModel.reset (mlx_vlm/speculative/drafters/eagle3/eagle3.py:248) gives its cache one
+column of padding less than the prompts have, as its tokens are shifted by one. But they are
+shifted *and* the first real token follows: row and column of a token and its hidden state stay,
+and column ``padding - 1`` has the hidden state of padding. Alone the row has no such key. Tokens
+stay right, drafts are wasted. Fixed by passing the padding on.
 """
 
 import sys

@@ -1,9 +1,10 @@
 """nemotron_h: its MTP drafter attends to the padding of shorter prompts.
 
-AutoregressiveMTPDraftModel.prefill_from_target_hidden (mlx_vlm/speculative/drafters/mtp_base.py:122)
-puts a whole padded batch into plain KVCaches (nemotron_h_mtp.py:48), which mask no padding, and keeps
-it there for all drafts. The server hits it with two prompts of unlike lengths at once: tokens stay
-right, drafts of the shorter one are wasted. Mended by caches that know the padding.
+AutoregressiveMTPDraftModel.prefill_from_target_hidden
+(mlx_vlm/speculative/drafters/mtp_base.py:122) puts a whole padded batch into plain KVCaches
+(nemotron_h_mtp.py:48), which mask no padding, and keeps it there for all drafts. The server hits
+it with two prompts of unlike lengths at once: tokens stay right, drafts of the shorter one are
+wasted. Mended by caches that know the padding.
 """
 
 import sys

@@ -44,7 +44,9 @@ class _Unpadded:
 def context_has_no_padding(hits: Hits) -> Patch:
     """A drafter reads the hidden states of the prompt alone."""
 
-    def rounds(right: Right, model: Any, drafter: Any, caches: Any, hidden: Any, **more: Any) -> Any:
+    def rounds(
+        right: Right, model: Any, drafter: Any, caches: Any, hidden: Any, **more: Any
+    ) -> Any:
         padding = _of_all_keys(caches)[0].left_padding.tolist()
         hits.hit_if(any(padding))
         return right(model, drafter, caches, _Unpadded(hidden, padding), **more)

@@ -165,14 +165,16 @@ def drafter_goes_on_from_another_row(hits: Hits) -> Patch:
     """After a row leaves, drafts go on from another row's hidden state: they are only wasted."""
 
     def draft(batch: Any, right: Right, last: Any, hidden: Any, *args: Any, **options: Any) -> Any:
-        left = any(batch._finished) and len(batch) > 1  # noqa: SLF001 - the library's own count
+        left = any(batch._finished) and len(batch) > 1
         if not isinstance(last, int) and left:
             hits.hit()
-            hidden = mx.roll(hidden, 1, axis=0)
+            hidden = mx.roll(hidden, 1, 0)
             # Some drafters keep the hidden state of each row themselves.
             if getattr(batch.draft_model, "_seed_hidden", None) is not None:
-                batch.draft_model._seed_hidden = mx.roll(  # noqa: SLF001
-                    batch.draft_model._seed_hidden, 1, axis=0  # noqa: SLF001
+                batch.draft_model._seed_hidden = mx.roll(
+                    batch.draft_model._seed_hidden,
+                    1,
+                    axis=0,
                 )
         elif left:  # row after row
             before, batch.hidden = batch.hidden, hidden
@@ -182,11 +184,10 @@ def drafter_goes_on_from_another_row(hits: Hits) -> Patch:
         return right(last, hidden, *args, **options)
 
     def start(right: Right, self: Any) -> None:
-        if self._rounds_iter is None:  # noqa: SLF001
-            for name in ("draft_block", "draft_block_greedy"):
-                if hasattr(self.draft_model, name):
-                    drafts = partial(draft, self, getattr(self.draft_model, name))
-                    setattr(self.draft_model, name, drafts)
+        if self._rounds_iter is None:
+            greedy = hasattr(self.draft_model, "draft_block_greedy")
+            name = "draft_block_greedy" if greedy else "draft_block"
+            setattr(self.draft_model, name, partial(draft, self, getattr(self.draft_model, name)))
         right(self)
 
     return wrap(_batch(), "_start_rounds", start)

@@ -1,4 +1,4 @@
-"""Drafts of a batch: where the drafter goes on from a wrong state is found, though tokens are right."""
+"""A drafter that goes on from a wrong state is found, though tokens are right."""
 
 import pytest
 from miniatures import drafting
