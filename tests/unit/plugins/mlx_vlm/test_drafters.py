@@ -1,12 +1,17 @@
 """Drafters: loading, drafts that are right at will, and faults that the scenario must see."""
 
+import pkgutil
+import re
+from pathlib import Path
+
 import mlx.core as mx
 import pytest
-from miniatures.vision import findings, load_subject
-from mlx_vlm.speculative import dflash
+from miniatures.vision import FAMILIES, findings, load_subject
+from mlx_vlm.speculative import dflash, drafters
 
 from conformance.core.drafts import Hints
 from conformance.core.engine_options import Drafting
+from conformance.core.family import load_family
 from conformance.core.faults.declaration import Hits
 from conformance.core.verdict import Verdict
 from conformance.plugins.mlx_vlm.drafters import DraftEditor, drafter_of
@@ -148,3 +153,37 @@ def test_where_drafts_are_the_drafters_own_that_fault_is_not_seen(lfm2, monkeypa
     drop_bonus(monkeypatch)
     found = findings(lfm2, SPECULATIVE, "dflash_own_drafts")
     assert all(f.verdict.good for f in found)
+
+
+# ----------------------------------------------------------------- the table in docs/drafters.md
+
+TABLE = Path(__file__).parents[4] / "docs" / "drafters.md"
+
+
+def rows():
+    """Package, kind of rounds, families, reason."""
+    lines = TABLE.read_text(encoding="utf-8").splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "| `" in line]
+    return {cells[0].strip("`"): cells[1:] for cells in cells}
+
+
+def test_it_has_each_drafter_once():
+    assert set(rows()) == {m.name for m in pkgutil.iter_modules(drafters.__path__) if m.ispkg}
+
+
+def test_each_is_in_a_family_or_there_is_a_reason():
+    assert all(("none" in family) == bool(why) for _, family, why in rows().values())
+
+
+def test_it_has_the_families_that_have_drafters():
+    said = {
+        (name, kind)
+        for kind, families, _ in rows().values()
+        for name in re.findall("`(.*?)`", families)
+    }
+    made = {
+        (path.stem, kind)
+        for path in FAMILIES.glob("*.json")
+        for kind in load_family(path).facts.drafters
+    }
+    assert said == made
