@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from conformance.checks.play import Play
 from conformance.core import numerics
-from conformance.core.drafts import differs_at, rounds_of
+from conformance.core.rounds import differs_at, rounds_of
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict
 

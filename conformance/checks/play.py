@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from conformance.core.drafts import Round
 from conformance.core.numerics import Envelope
+from conformance.core.rounds import Round
 from conformance.core.schedule import Schedule
 from conformance.core.trace import Failure, Stream, Trace
 from conformance.core.verdict import Finding

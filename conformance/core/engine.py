@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import msgspec
 
 from conformance.core.counted import Counted
-from conformance.core.drafts import Hints
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
 from conformance.core.prefix_reuse import PrefixReuse
 from conformance.core.repro_calls import ReproCalls
+from conformance.core.rounds import Hints
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import CachedLayer, KeptCache, ProbeResult, StepOutput
 

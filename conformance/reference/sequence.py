@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 
 from conformance.backend.sampling import ProcessorFn, SamplerFn
-from conformance.core.drafts import Hints
+from conformance.core.rounds import Hints
 from conformance.core.schedule import Request
 from conformance.core.trace import FinishReason
 from conformance.reference.forward import Feed

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conformance.core.drafts import Hints
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.errors import MachineError
 from conformance.core.failures import failure_of, machine_problem
 from conformance.core.forward_calls import ForwardCall
 from conformance.core.other_thread import on_other_thread
+from conformance.core.rounds import Hints
 from conformance.core.schedule import (
     Arrival,
     Probe,

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from conformance.core.drafts import rounds
 from conformance.core.engine import Capability
 from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.family import Family
+from conformance.core.rounds import rounds
 from conformance.core.schedule import Removal, Request, Schedule, Stage, Trigger
 from conformance.core.token_choice import Sampler
 from conformance.core.trace import FinishReason, Trace

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.backend.checkpoint import library_errors, verify
-from conformance.core.drafts import Hints
 from conformance.core.engine_options import Drafting
 from conformance.core.errors import ModelError
 from conformance.core.family import Facts, Family, Recipe, WeightRule
+from conformance.core.rounds import Hints
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.loading import write_checkpoint
 from conformance.plugins.mlx_vlm.model import LoadedModel

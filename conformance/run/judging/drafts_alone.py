@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from conformance.backend import random_state
 from conformance.core import numerics
-from conformance.core.drafts import Hints, Round, differs_at, rounds_of
 from conformance.core.engine import Engine
+from conformance.core.rounds import Hints, Round, differs_at, rounds_of
 from conformance.core.schedule import Arrival, Schedule
 from conformance.core.trace import Trace
 from conformance.reference.noise import PERTURBED_RUNS, ULPS

@@ -13,10 +13,10 @@ from conformance.backend import random_state
 from conformance.checks import Play
 from conformance.checks.forced import measure
 from conformance.checks.stability import same_bits
-from conformance.core.drafts import Hints, hints_of
 from conformance.core.engine import Capability, Engine
 from conformance.core.failures import failure_of
 from conformance.core.numerics import Envelope
+from conformance.core.rounds import Hints, hints_of
 from conformance.core.schedule import Request, Schedule, Weigh, validate
 from conformance.core.trace import Failure, FinishReason, Stream, Trace
 from conformance.reference.subject import Subject

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import msgspec
 
 from conformance.backend.module_hooks import Pass, record_calls
-from conformance.core.drafts import hints_of
 from conformance.core.engine import Capability, Engine
 from conformance.core.engine_options import EngineOptions
+from conformance.core.rounds import hints_of
 from conformance.core.schedule import Request, Schedule
 from conformance.core.trace import StepOutput, Stream, Trace
 from conformance.reference.subject import Subject

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from conformance.core.drafts import Hints
 from conformance.core.engine import Submission
 from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.errors import Unsupported
+from conformance.core.rounds import Hints
 from conformance.core.schedule import Request
 from conformance.core.trace import FinishReason
 from conformance.reference import drafting

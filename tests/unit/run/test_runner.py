@@ -7,11 +7,11 @@ from miniatures.library import ToyLibrary
 from miniatures.model import ToyModel
 from miniatures.right import ContinuousBatching
 
-from conformance.core.drafts import Hints
 from conformance.core.engine import Engine
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.forward_calls import ForwardCall
+from conformance.core.rounds import Hints
 from conformance.core.schedule import (
     Arrival,
     Continuation,

@@ -9,10 +9,10 @@ import pytest
 from miniatures.vision import FAMILIES, findings, load_subject
 from mlx_vlm.speculative import dflash, drafters
 
-from conformance.core.drafts import Hints
 from conformance.core.engine_options import Drafting
 from conformance.core.family import load_family
 from conformance.core.faults.declaration import Hits
+from conformance.core.rounds import Hints
 from conformance.core.verdict import Verdict
 from conformance.plugins.mlx_vlm.drafters import DraftEditor, drafter_of
 from conformance.plugins.mlx_vlm.mends.generation import what_is_not_computed_is_not_said

@@ -9,8 +9,8 @@ from miniatures.library import TiedLibrary, subject
 from miniatures.right import AllAtOnce, ContinuousBatching
 from miniatures.wrong import DriftsALittle, NanInPadding, RoundsOtherwise, SaysUnsupported
 
-from conformance.core.drafts import hints_of
 from conformance.core.engine_options import Drafting, EngineOptions
+from conformance.core.rounds import hints_of
 from conformance.core.schedule import Arrival, Continuation, Media, Request, Schedule
 from conformance.core.trace import Mode
 from conformance.run.judging.judge import brief_for
