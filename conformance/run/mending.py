@@ -132,9 +132,7 @@ class Mending:
             return _Plan()
         family = result.family
         mends = {entry.id: self._mends_for(entry, family) for entry in entries}
-        if is_workload(
-            result.scenario
-        ):  # it need not show an entry that has no mend and no verdict
+        if is_workload(result.scenario):  # it need not show an entry without a mend
             named = [e for e in entries if result.scenario in e.verdicts]
             entries = [e for e in entries if mends[e.id] or e in named]
         lacking = {entry.id for entry in entries if not mends[entry.id]}
