@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from conformance.core.numerics import Envelope
+from conformance.core.rounds import Round
 from conformance.core.schedule import Schedule
 from conformance.core.trace import Failure, Stream, Trace
 from conformance.core.verdict import Finding
@@ -36,6 +37,9 @@ class Play:
         plain: a run of an equal schedule without quantization, if there is one.
         alone: how often the host reads arrays in a step of the single stream; ``None`` if the
             schedule does not request it.
+        drafted_alone: for a request of a trace, the rounds of runs of its own in which as many
+            tokens of each draft are accepted: the plain run and, if the drafter proposes otherwise
+            there, perturbed runs. Runs the model.
         policy: for a batch of one with quantized caches, the logprobs of the library's own single
             stream at the oracle's tokens, or its failure; see ``Library.policy_stream``.
     """
@@ -54,6 +58,7 @@ class Play:
     dtype: str = "float32"
     plain: Trace | None = None
     alone: float | None = None
+    drafted_alone: Callable[[Trace, str], tuple[tuple[Round, ...], ...]] = lambda *_: ()
 
     def row(self, trace: Trace, request_id: str, step: int) -> int | None:
         """The batch row that the request's output token ``step`` came from, where known."""

@@ -20,6 +20,7 @@ from conformance.core.errors import Unsupported
 from conformance.core.family import Family
 from conformance.core.prefix_reuse import PrefixReuse
 from conformance.core.repro_calls import ReproCalls
+from conformance.core.rounds import Hints
 from conformance.core.schedule import Request, Stage
 from conformance.core.trace import CachedLayer, KeptCache, ProbeResult, StepOutput
 
@@ -71,13 +72,13 @@ class Submission:
         request: what the caller wants.
         forced: tokens to feed instead of the engine's choice, or ``None``.
         prefix: the result of ``extract`` for the request to continue, or ``None``.
-        hints: the oracle's tokens, for drafts that must be right at some positions, or ``None``.
+        hints: what drafts must contain to be right or wrong, or ``None``.
     """
 
     request: Request
     forced: tuple[int, ...] | None = None
     prefix: Any = None
-    hints: tuple[int, ...] | None = None
+    hints: Hints | None = None
 
 
 class Engine(ABC):

@@ -32,11 +32,14 @@ class Drafting(msgspec.Struct, frozen=True, omit_defaults=True):
         right: how many tokens of each draft are correct (the oracle's) before a wrong one: for the
             first row of the first round, the next row, and so on; each round begins one entry
             later. Empty: the drafter's own drafts.
+        compared: the drafter's own tokens are compared with those that it proposes for each row
+            alone, whatever is verified instead.
     """
 
     kind: str
     block_size: int | None = None
     right: tuple[int, ...] = ()
+    compared: bool = False
 
 
 class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):

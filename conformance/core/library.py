@@ -204,6 +204,16 @@ class Library(ABC):
         ``1 + ulps * eps * u`` with u uniform in (-1, 1) (Monte Carlo arithmetic).
         """
 
+    def decoder_perturbed(
+        self,
+        model: Any,  # noqa: ARG002
+        *,
+        ulps: float,  # noqa: ARG002
+        seed: int,  # noqa: ARG002
+    ) -> AbstractContextManager[None]:
+        """Perturb the part that decodes, as in ``teacher_forced``."""
+        return nullcontext()
+
     def encoders_perturbed(
         self,
         model: Any,  # noqa: ARG002

@@ -93,6 +93,8 @@ class StepOutput:
         reused: for each request that left the queue, the number of prompt tokens not processed
             because their cache was kept from an earlier request.
         drafted: for each request, the number of tokens drafted and then verified in this step.
+        proposed: for each of these requests, the drafter's own tokens, if recorded; others may have
+            been verified instead.
         stored: calls of the sequence store since the previous step, if known.
         claims: the engine's statements since the previous step, if measured.
         pooled: calls of the prefix pool since the previous step, if known.
@@ -104,6 +106,7 @@ class StepOutput:
     processed: Mapping[str, int] = field(default_factory=dict)
     reused: Mapping[str, int] = field(default_factory=dict)
     drafted: Mapping[str, int] = field(default_factory=dict)
+    proposed: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     stored: tuple[Stored, ...] = ()
     claims: tuple[Claim, ...] = ()
     pooled: tuple[Pooled, ...] = ()

@@ -37,6 +37,9 @@ class Drafts:
     Args:
         model: the draft model; may be the verified model itself.
         drafting: ``None`` turns drafts off.
+
+    Attributes:
+        proposed: the model's own drafts of the last round, by request.
     """
 
     def __init__(self, model: Any, drafting: Drafting | None) -> None:
@@ -45,9 +48,11 @@ class Drafts:
         self._model = model
         self._drafting = drafting
         self._round = 0
+        self.proposed: dict[str, tuple[int, ...]] = {}
 
     def propose(self, rows: Many[Sequence]) -> list[tuple[int, ...]]:
         """A draft for each row, at most one token shorter than what the row may still produce."""
+        self.proposed = {}
         if self._drafting is None or not rows:
             return [() for _ in rows]
         block = self._drafting.block_size or _BLOCK
@@ -56,6 +61,8 @@ class Drafts:
         ]
         with aside():
             drafts = self._draft(rows, counts)
+        made = zip(rows, drafts, strict=True)
+        self.proposed = {row.name: tuple(draft) for row, draft in made if draft}
         for place, row in enumerate(rows):
             self._edit(row, drafts[place], place)
         self._round += 1
@@ -90,9 +97,10 @@ class Drafts:
         if not right or row.hints is None:
             return
         wanted = right[(self._round + place) % len(right)]
-        expected = row.hints[len(row.produced) :][: len(draft)]
+        start = len(row.produced)
+        expected = row.hints.right[start:][: len(draft)]
         for index, token in enumerate(expected):
-            draft[index] = token if index != wanted else abs(token - 1)
+            draft[index] = token if index != wanted else row.hints.wrong[start + index]
 
 
 def verify(

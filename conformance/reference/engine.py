@@ -190,7 +190,7 @@ class ReferenceEngine(Engine):
             for token, logprobs, reason in chosen:
                 events.append(self._event(row, token, logprobs, reason))
         drafted = {row.name: len(d) for row, d in zip(rows, drafts, strict=True) if d}
-        return Round(events, drafted), logits
+        return Round(events, drafted, self._drafts.proposed), logits
 
     def finish(self, events: Sequence[TokenEvent]) -> None:
         """Move out the rows whose last token is among these events."""
@@ -244,12 +244,15 @@ class ReferenceEngine(Engine):
 
 @dataclass(frozen=True)
 class Round:
-    """The output of a pass over the decoding rows: tokens, and the drafted tokens per request."""
+    """The output of a pass over the decoding rows: tokens, and drafts as in ``StepOutput``."""
 
     events: list[TokenEvent]
     drafted: dict[str, int]
+    proposed: dict[str, tuple[int, ...]]
 
 
 def output(round_: Round, processed: Mapping[str, int]) -> StepOutput:
     """A step's output."""
-    return StepOutput(tuple(round_.events), processed, drafted=round_.drafted)
+    return StepOutput(
+        tuple(round_.events), processed, drafted=round_.drafted, proposed=round_.proposed
+    )

@@ -11,6 +11,7 @@ import mlx.core as mx
 import numpy as np
 
 from conformance.backend.sampling import ProcessorFn, SamplerFn
+from conformance.core.rounds import Hints
 from conformance.core.schedule import Request
 from conformance.core.trace import FinishReason
 from conformance.reference.forward import Feed
@@ -29,7 +30,7 @@ class Sequence:
         processors: change logits ``[1, vocab]``, given all tokens so far.
         history: tokens in the caches, including those of a prefix.
         produced: output tokens.
-        hints: the tokens that a draft should predict, or ``None``.
+        hints: what drafts must contain to be right or wrong, or ``None``.
         pads: it may share a pass with rows of another number of new tokens.
         draft_caches: the draft model's caches for this row; they hold ``draft_fed`` of its tokens.
     """
@@ -42,7 +43,7 @@ class Sequence:
     processors: list[ProcessorFn] = field(default_factory=list)
     history: list[int] = field(default_factory=list)
     produced: list[int] = field(default_factory=list)
-    hints: tuple[int, ...] | None = None
+    hints: Hints | None = None
     pads: bool = True
     draft_caches: list[Any] = field(default_factory=list)
     draft_fed: int = 0

@@ -132,8 +132,9 @@ class Mending:
             return _Plan()
         family = result.family
         mends = {entry.id: self._mends_for(entry, family) for entry in entries}
-        if is_workload(result.scenario):  # it need not show an entry that has no mend
-            entries = [entry for entry in entries if mends[entry.id]]
+        if is_workload(result.scenario):  # it need not show an unnamed one without a mend
+            scenario = result.scenario
+            entries = [e for e in entries if mends[e.id] or scenario in e.verdicts]
         lacking = {entry.id for entry in entries if not mends[entry.id]}
         schedules, hiding = _split(result, entries, lacking)
         used = [entry for entry in entries if entry.id not in lacking]

@@ -14,6 +14,7 @@ from conformance.core.errors import MachineError
 from conformance.core.failures import failure_of, machine_problem
 from conformance.core.forward_calls import ForwardCall
 from conformance.core.other_thread import on_other_thread
+from conformance.core.rounds import Hints
 from conformance.core.schedule import (
     Arrival,
     Probe,
@@ -38,14 +39,14 @@ def play(
     *,
     meter: list[ForwardCall],
     forced: Mapping[str, tuple[int, ...]] | None = None,
-    hints: Mapping[str, tuple[int, ...]] | None = None,
+    hints: Mapping[str, Hints] | None = None,
 ) -> Trace:
     """Run the schedule to its end, or to the step bound, or to the first exception.
 
     Args:
         model: the model as its library loaded it; its calls are appended to ``meter``.
         forced: for each request the tokens to feed; ``None`` for a free run.
-        hints: for each request the tokens that a draft should contain.
+        hints: for each request what drafts should contain.
 
     Raises:
         MachineError: the engine failed because the disk is full or a permission is missing.
@@ -82,7 +83,7 @@ class Run:
         meter: list[ForwardCall],
         *,
         forced: Mapping[str, tuple[int, ...]] | None,
-        hints: Mapping[str, tuple[int, ...]] | None,
+        hints: Mapping[str, Hints] | None,
     ) -> None:
         self._engine_class = engine_class
         self._model = model

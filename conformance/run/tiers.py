@@ -56,6 +56,7 @@ OF_KINDS: Globs = {
     "structured": ("*",),
     "threads": ("*",),
     "traffic": ("few_slots",),
+    "traffic_drafts": ("*",),
     "traffic_kept": ("*",),
     "traffic_leaves": ("*",),
     "traffic_media": ("*",),

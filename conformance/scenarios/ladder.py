@@ -22,6 +22,7 @@ from conformance.scenarios.scenario import Scenario
 from conformance.scenarios.workloads import (
     marathon,
     traffic,
+    traffic_drafts,
     traffic_kept,
     traffic_leaves,
     traffic_media,
@@ -66,4 +67,5 @@ LADDER: tuple[Scenario, ...] = (
     traffic_media.TRAFFIC_MEDIA,
     marathon.MARATHON,
     traffic_leaves.TRAFFIC_LEAVES,
+    traffic_drafts.TRAFFIC_DRAFTS,
 )

@@ -8,13 +8,13 @@ batch uses drafts, the engine admits no request; new ones wait for its end.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.family import Family
+from conformance.core.rounds import rounds
 from conformance.core.schedule import Removal, Request, Schedule, Stage, Trigger
 from conformance.core.token_choice import Sampler
 from conformance.core.trace import FinishReason, Trace
@@ -39,21 +39,10 @@ from conformance.scenarios.engine_sampling import SECOND
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 
-@dataclass
-class _Round:
-    """A draft of ``drafted`` tokens, and how many tokens were produced before the next one."""
-
-    drafted: int
-    given: int = 0
-    last: bool = False
-    request_id: str = ""
-    reason: FinishReason | None = None
-
-
 def accepted_all() -> Witness:
     """All tokens of a draft were accepted, and one more token was produced."""
     return Witness(
-        "a draft accepted whole", lambda t: any(r.given == r.drafted + 1 for r in _rounds(t))
+        "a draft accepted whole", lambda t: any(r.given == r.drafted + 1 for r in rounds(t))
     )
 
 
@@ -61,14 +50,14 @@ def accepted_some() -> Witness:
     """Some of a draft's first tokens were accepted, but not all."""
     return Witness(
         "a draft accepted in part",
-        lambda t: any(1 < r.given <= r.drafted and not r.last for r in _rounds(t)),
+        lambda t: any(1 < r.given <= r.drafted and not r.last for r in rounds(t)),
     )
 
 
 def rejected() -> Witness:
     """A draft's first token was rejected."""
     return Witness(
-        "a draft rejected", lambda t: any(r.given == 1 and not r.last for r in _rounds(t))
+        "a draft rejected", lambda t: any(r.given == 1 and not r.last for r in rounds(t))
     )
 
 
@@ -80,7 +69,7 @@ def limited_within() -> Witness:
     return Witness(
         "a limit within a draft",
         lambda t: any(
-            r.reason is FinishReason.LENGTH and r.given > 0 < r.drafted for r in _rounds(t)
+            r.reason is FinishReason.LENGTH and r.given > 0 < r.drafted for r in rounds(t)
         ),
     )
 
@@ -90,7 +79,7 @@ def stopped_within() -> Witness:
     return Witness(
         "a stop within a draft",
         lambda t: any(
-            r.reason is FinishReason.STOP and 0 < r.given <= r.drafted for r in _rounds(t)
+            r.reason is FinishReason.STOP and 0 < r.given <= r.drafted for r in rounds(t)
         ),
         needs=frozenset({Capability.STOP}),
     )
@@ -104,7 +93,7 @@ def sampled_in_part() -> Witness:
             1 < r.given <= r.drafted
             and not r.last
             and t.schedule.request(r.request_id).sampler is not None
-            for r in _rounds(t)
+            for r in rounds(t)
         ),
     )
 
@@ -130,26 +119,6 @@ def waits_while_drafting() -> Witness:
         return any(trace.stream(name).finish_reason for name in waiting)
 
     return Witness("a request that waits while others draft", seen)
-
-
-def _rounds(trace: Trace) -> Iterator[_Round]:
-    """All drafts of all requests; ``last`` are the drafts with which their request ended."""
-    for request in trace.schedule.requests:
-        name, current = request.request_id, None
-        for step in trace.steps:
-            if name in step.output.drafted:
-                if current is not None:
-                    yield current
-                current = _Round(step.output.drafted[name], request_id=name)
-            if current is not None:
-                mine = [event for event in step.output.events if event.request_id == name]
-                current.given += len(mine)
-                current.last = any(event.finish_reason for event in mine) or current.last
-                ends = (event.finish_reason for event in mine if event.finish_reason)
-                current.reason = next(ends, current.reason)
-        if current is not None:
-            current.last = True
-            yield current
 
 
 # Tokens that are verified at once, and how many of each draft are right, row by row.

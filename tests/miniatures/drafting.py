@@ -21,6 +21,7 @@ class Drafting(ContinuousBatching):
         super().__init__(model, options)
         self.round = -1
         self.drafted = {}
+        self.proposed = {}
 
     def row(self, submission):
         row = super().row(submission)
@@ -32,9 +33,9 @@ class Drafting(ContinuousBatching):
             super().admit()
 
     def step(self):
-        self.drafted = {}
+        self.drafted, self.proposed = {}, {}
         output = super().step()
-        return dataclasses.replace(output, drafted=self.drafted)
+        return dataclasses.replace(output, drafted=self.drafted, proposed=self.proposed)
 
     def decode_step(self):
         if self.options.drafting is None or not self.drafts():
@@ -62,11 +63,17 @@ class Drafting(ContinuousBatching):
         """As the schedule wants it: so many of the oracle's tokens, then wrong ones."""
         drafting = self.options.drafting
         size = (drafting.block_size or OWN + 1) - 1
-        foreseen = list(row.hints[len(row.produced) :][:size])
+        start = len(row.produced)
+        foreseen = list(row.hints.right[start:][:size])
         right = self.right(self.round + place)
-        wrong = [token + 1 if token < 2 else token - 1 for token in foreseen]
+        wrong = list(row.hints.wrong[start:][:size])
         self.drafted[row.name] = size
+        self.proposed[row.name] = tuple(self.own(row, size))
         return foreseen[:right] + wrong[right:] + [0] * (size - len(foreseen))
+
+    def own(self, row, size):
+        """What it would draft itself: the row's last token and those after it."""
+        return range(row.produced[-1], row.produced[-1] + size)
 
     def right(self, turn):
         """How many tokens of a draft are right."""
@@ -159,3 +166,22 @@ class DraftsWithoutStages(Drafting):
 
     def stages(self):
         return {}
+
+
+class GoesOnFromAnotherRow(Drafting):
+    """When a row has left, the others draft from the last token of the row before them."""
+
+    most = 0
+
+    def own(self, row, size):
+        self.most = max(self.most, len(self.decode))
+        place = self.decode.index(row) - (len(self.decode) < self.most)
+        return super().own(self.decode[place], size)
+
+
+class AlwaysTheSame(Drafting):
+    """Drafts the same tokens for all rows."""
+
+    def own(self, row, size):
+        del row
+        return range(size)

@@ -81,6 +81,7 @@ class SplitEngine(Engine):
             first.processed,
             first.reused,
             first.drafted,
+            first.proposed,
             first.stored,
             claims,
             first.pooled,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -134,6 +135,12 @@ class MlxLm(InstalledLibrary):
         logits = forward(model, [Feed(copy.deepcopy(caches), (last,)) for _ in range(rows)])
         return _logprobs(mx.concatenate(logits))
 
+    def decoder_perturbed(
+        self, model: Any, *, ulps: float, seed: int
+    ) -> AbstractContextManager[None]:
+        """See ``Library.decoder_perturbed``."""
+        return perturbed(model, ulps=ulps, seed=seed)
+
     def teacher_forced(
         self,
         model: Any,
@@ -152,7 +159,7 @@ class MlxLm(InstalledLibrary):
         inputs = mx.array(fed)[None]
         cache = _cache(model, request, EngineOptions(kv=options.kv))
         if ulps:
-            with perturbed(model, ulps=ulps, seed=seed):
+            with self.decoder_perturbed(model, ulps=ulps, seed=seed):
                 logits = model(inputs, cache=cache)
         else:
             logits = model(inputs, cache=cache)

@@ -19,10 +19,14 @@ import numpy.typing as npt
 from conformance.backend.checkpoint import library_errors, verify
 from conformance.core.engine_options import Drafting
 from conformance.core.errors import ModelError
-from conformance.core.family import Facts, Family
+from conformance.core.family import Facts, Family, Recipe, WeightRule
+from conformance.core.rounds import Hints
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.loading import write_checkpoint
 from conformance.plugins.mlx_vlm.model import LoadedModel
+
+# Attention outweighs the embedding of the token before: drafts depend on what the drafter reads.
+_WEIGHTS = Recipe(rules=(WeightRule("*o_proj.weight", std=3.0, fan_in=True),))
 
 
 def drafter_of(loaded: LoadedModel, kind: str) -> LoadedModel:
@@ -43,7 +47,7 @@ def drafter_of(loaded: LoadedModel, kind: str) -> LoadedModel:
 def _load(loaded: LoadedModel, kind: str) -> LoadedModel:
     library = compat.part("speculative.drafters")
     target = loaded.family
-    facts = Facts(library=target.facts.library, seed=target.facts.seed)
+    facts = Facts(library=target.facts.library, seed=target.facts.seed, weights=_WEIGHTS)
     family = Family(f"{target.name}, drafter {kind}", facts, target.facts.drafters[kind])
     with TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True) as folder:
         written = write_checkpoint(family, Path(folder), dtype=loaded.dtype, seed=loaded.seed)
@@ -63,39 +67,61 @@ class DraftEditor:
 
     Args:
         drafter: the result of ``drafter_of``; from now on this object edits its drafts.
-        text: half-open range of token ids, from which wrong tokens are taken.
     """
 
-    def __init__(self, drafter: Any, drafting: Drafting, text: tuple[int, int]) -> None:
+    def __init__(self, drafter: Any, drafting: Drafting) -> None:
         self._right = drafting.right
-        self._text = text
-        self._hints: dict[str, tuple[int, ...]] = {}
+        self._hints: dict[str, Hints | None] = {}
         self._produced: dict[str, list[int]] = {}
         self._batch: list[str] = []
+        self._last: list[int] = []
         self._next = 0
         self._round = -1
+        self._drafting = False
+        self._made: list[tuple[int, tuple[int, ...]]] = []
         self.drafted: dict[str, int] = {}
         for name in ("draft_block", "draft_block_greedy"):
             if hasattr(drafter, name):
                 setattr(drafter, name, self._editing(getattr(drafter, name)))
 
-    def add(self, request_id: str, hints: tuple[int, ...] | None) -> None:
+    def add(self, request_id: str, hints: Hints | None) -> None:
         """Add a request, with the tokens that it should generate."""
-        self._hints[request_id] = hints or ()
+        self._hints[request_id] = hints
         self._produced[request_id] = []
 
     def begin_step(self, batch: Sequence[str]) -> None:
         """Set the decoding requests, in the order of their rows, before a step of the engine."""
         self._batch = [name for name in batch if self._produced[name]]
-        self._next, self.drafted = 0, {}
+        self._last = [self._produced[name][-1] for name in self._batch]
+        self._next, self.drafted, self._made = 0, {}, []
 
     def record(self, request_id: str, token: int) -> None:
         """Record an output token."""
         self._produced.setdefault(request_id, []).append(token)
 
+    def proposed(self) -> dict[str, tuple[int, ...]]:
+        """The drafter's own tokens of this step, by request.
+
+        Rows that ended or were removed may still be in the batch. Where one of them ends with the
+        same token as another row, it is unknown whose draft is whose, and there are none.
+        """
+        tokens = [token for token, _ in self._made]
+        first = _places(self._last, tokens)
+        last = _places(self._last[::-1], tokens[::-1])
+        if first is None or last is None or first != [len(tokens) - 1 - i for i in last[::-1]]:
+            return {}
+        made = (self._made[place][1] for place in first)
+        return dict(zip(self._batch, made, strict=True))
+
     def _editing(self, draft: Callable[..., mx.array]) -> Callable[..., mx.array]:
         def edited(last: Any, *args: Any, **kwargs: Any) -> mx.array:
-            made = draft(last, *args, **kwargs)
+            if self._drafting:  # one of the functions calls the other
+                return draft(last, *args, **kwargs)
+            self._drafting = True
+            try:
+                made = draft(last, *args, **kwargs)
+            finally:
+                self._drafting = False
             tokens = [last] if isinstance(last, int) else last.reshape(-1).tolist()
             return self._edited(tokens, made)
 
@@ -107,6 +133,7 @@ class DraftEditor:
             self._round += 1
         drafts = np.array(made)
         for draft, token in zip(drafts, last, strict=True):
+            self._made.append((token, tuple(draft.tolist())))
             place = self._find(token)
             if place is not None:
                 self.drafted[self._batch[place]] = len(draft)
@@ -116,18 +143,29 @@ class DraftEditor:
     def _find(self, last: int) -> int | None:
         """The next row that ends with ``last``: finished rows may still be in the batch."""
         for place in range(self._next, len(self._batch)):
-            if self._produced[self._batch[place]][-1] == last:
+            if self._last[place] == last:
                 self._next = place + 1
                 return place
         return None
 
     def _write(self, draft: npt.NDArray[Any], place: int) -> None:
-        if not self._right:
-            return
-        low, high = self._text
-        right = self._right[(self._round + place) % len(self._right)]
         name = self._batch[place]
-        expected = self._hints[name][len(self._produced[name]) :][: len(draft)]
-        for index, token in enumerate(expected):
+        hints = self._hints[name]
+        if not self._right or hints is None:
+            return
+        right = self._right[(self._round + place) % len(self._right)]
+        start = len(self._produced[name])
+        for index, token in enumerate(hints.right[start:][: len(draft)]):
             # The tokens after a wrong one are right again, but still must not be accepted.
-            draft[index] = token if index != right else low + (token - low + 1) % (high - low)
+            draft[index] = token if index != right else hints.wrong[start + index]
+
+
+def _places(few: Sequence[int], many: Sequence[int]) -> list[int] | None:
+    """The first places in ``many`` at which ``few`` stand in order, if they do."""
+    places, rest = [], iter(enumerate(many))
+    for wanted in few:
+        place = next((place for place, token in rest if token == wanted), None)
+        if place is None:
+            return None
+        places.append(place)
+    return places

@@ -149,11 +149,13 @@ class MlxVlmEngine(Engine):
             reported = [event for event in events if event.logprobs is not None]
             self._claims += [self._sampler.claim(event) for event in reported]
         claims, self._claims = tuple(self._claims), []
+        drafts = self._draft_editor
         return StepOutput(
             events,
             processed,
             reused={self._ids[uid]: count for uid, count in joined.items()},
-            drafted=self._draft_editor.drafted if self._draft_editor is not None else {},
+            drafted=drafts.drafted if drafts is not None else {},
+            proposed=drafts.proposed() if drafts is not None else {},
             pooled=self._pool.calls() if self._pool is not None else (),
             claims=claims,
         )
@@ -274,7 +276,7 @@ class MlxVlmEngine(Engine):
     def _draft(self, drafting: Drafting) -> dict[str, Any]:
         """The generator's arguments for a drafter."""
         drafter = drafter_of(self._loaded, drafting.kind).model
-        self._draft_editor = DraftEditor(drafter, drafting, self._loaded.family.tokens)
+        self._draft_editor = DraftEditor(drafter, drafting)
         return {
             "draft_model": drafter,
             "draft_kind": drafting.kind,

@@ -194,7 +194,7 @@ class MlxVlm(InstalledLibrary):
         """
         plain = not (request.media or request.processors or options.kv)
         if plain and text_only(model, tokens[:-1]):
-            with perturbed(model.language_model, ulps=ulps, seed=seed):
+            with self.decoder_perturbed(model, ulps=ulps, seed=seed):
                 table = one_pass(model, request.prompt + tokens[:-1])
             if len(table) >= len(tokens):
                 return table[-len(tokens) :]
@@ -205,10 +205,16 @@ class MlxVlm(InstalledLibrary):
         if not ulps:
             stream = decode(model, request, size, len(tokens), cache=cache, sampler=sampler)
         else:
-            with perturbed(model.language_model, ulps=ulps, seed=seed):
+            with self.decoder_perturbed(model, ulps=ulps, seed=seed):
                 stream = decode(model, request, size, len(tokens), cache=cache, sampler=sampler)
         assert stream.logprobs is not None
         return stream.logprobs
+
+    def decoder_perturbed(
+        self, model: LoadedModel, *, ulps: float, seed: int
+    ) -> AbstractContextManager[None]:
+        """See ``Library.decoder_perturbed``."""
+        return perturbed(model.language_model, ulps=ulps, seed=seed)
 
     def encoders_perturbed(
         self, model: LoadedModel, *, ulps: float, seed: int

@@ -16,9 +16,11 @@ from conformance.checks.stability import same_bits
 from conformance.core.engine import Capability, Engine
 from conformance.core.failures import failure_of
 from conformance.core.numerics import Envelope
+from conformance.core.rounds import Hints, hints_of
 from conformance.core.schedule import Request, Schedule, Weigh, validate
 from conformance.core.trace import Failure, FinishReason, Stream, Trace
 from conformance.reference.subject import Subject
+from conformance.run.judging.drafts_alone import DraftsAlone
 from conformance.run.judging.following import followed
 from conformance.run.runner import play
 
@@ -87,13 +89,16 @@ def play_schedule(
     forced = {name: stream.tokens for name, stream in want.items()}
     # Which drafts are accepted depends on the model's own tokens, so these runs are never forced.
     drafting = schedule.options.drafting is not None
+    hints = {name: hints_of(stream, subject.family.tokens) for name, stream in want.items()}
     first_tokens = forced if Capability.FORCED in engine.capabilities and not drafting else None
 
     def run(tokens: Mapping[str, tuple[int, ...]] | None, *, churn: bool = True) -> Trace:
-        hints = forced if drafting else None
-        return _run(subject, engine, schedule, forced=tokens, hints=hints, churn=churn)
+        given = hints if drafting else None
+        return _run(subject, engine, schedule, forced=tokens, hints=given, churn=churn)
 
     floor = functools.cache(lambda name: oracle.floor_envelope(want[name], options))
+
+    drafted_alone = DraftsAlone(subject, engine, schedule, hints)
 
     def played(*traces: Trace) -> Play:
         return Play(
@@ -109,6 +114,7 @@ def play_schedule(
             engine=engine.name,
             dtype=oracle.dtype,
             alone=_alone(subject, schedule),
+            drafted_alone=drafted_alone,
             policy=_policy(subject, schedule, want) if traces[0].failure is None else None,
         )
 
@@ -135,7 +141,7 @@ def _run(
     schedule: Schedule,
     *,
     forced: Mapping[str, tuple[int, ...]] | None = None,
-    hints: Mapping[str, tuple[int, ...]] | None = None,
+    hints: Mapping[str, Hints] | None = None,
     churn: bool = True,
 ) -> Trace:
     """One run, with the same random numbers each time."""

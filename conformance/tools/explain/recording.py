@@ -10,6 +10,7 @@ import msgspec
 from conformance.backend.module_hooks import Pass, record_calls
 from conformance.core.engine import Capability, Engine
 from conformance.core.engine_options import EngineOptions
+from conformance.core.rounds import hints_of
 from conformance.core.schedule import Request, Schedule
 from conformance.core.trace import StepOutput, Stream, Trace
 from conformance.reference.subject import Subject
@@ -69,6 +70,7 @@ def record(subject: Subject, engine: type[Engine], schedule: Schedule, dtype: st
     want = {r.request_id: oracle.solo(r, options, schedule) for r in schedule.requests}
     tokens = {name: stream.tokens for name, stream in want.items()}
     drafting = options.drafting is not None
+    hints = {name: hints_of(stream, subject.family.tokens) for name, stream in want.items()}
     forced = tokens if Capability.FORCED in engine.capabilities and not drafting else None
     tree = subject.library.decoder(subject.model)
     subject.library.churn()
@@ -80,7 +82,7 @@ def record(subject: Subject, engine: type[Engine], schedule: Schedule, dtype: st
             schedule,
             meter=subject.meter,
             forced=forced,
-            hints=tokens if drafting else None,
+            hints=hints if drafting else None,
         )
     history = {r.request_id: _history(r, schedule, want) for r in schedule.requests}
     sequences = {

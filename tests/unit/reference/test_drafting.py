@@ -6,6 +6,7 @@ import pytest
 from conformance.core.engine import Submission
 from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.errors import Unsupported
+from conformance.core.rounds import Hints
 from conformance.core.schedule import Request
 from conformance.core.trace import FinishReason
 from conformance.reference import drafting
@@ -37,9 +38,14 @@ def play(engine, streams, drafted, steps=99):
             streams.setdefault(event.request_id, []).append(event)
 
 
+def hints(tokens):
+    """Wrong tokens are the ones before the right ones."""
+    return Hints(tuple(tokens), tuple(abs(token - 1) for token in tokens))
+
+
 def submissions(model, solo, prompts, count):
     return [
-        Submission(Request(name, prompt, count), hints=tuple(solo(model, prompt, count)[0]))
+        Submission(Request(name, prompt, count), hints=hints(solo(model, prompt, count)[0]))
         for name, prompt in prompts.items()
     ]
 
@@ -113,7 +119,7 @@ def test_a_stop_within_a_draft_ends_the_request_there(tiny, solo):
     tokens, _ = solo(model, PROMPTS["a"], 9)
     request = Request("a", PROMPTS["a"], 9, stop=(tuple(tokens[1:3]),))
     engine = ENGINES[1](model, with_drafts(4), draft_model=tiny("keys", seed=1))
-    engine.insert([Submission(request, hints=tuple(tokens))])
+    engine.insert([Submission(request, hints=hints(tokens))])
     streams = {}
     play(engine, streams, [])
     assert [event.token for event in streams["a"]] == tokens[:3]
@@ -143,7 +149,7 @@ def test_drafts_are_padded_but_by_the_engine_that_never_pads(tiny, solo, engine_
     engine = engine_class(model, with_drafts(*RIGHT), draft_model=tiny("keys", seed=1))
     prompts = dict.fromkeys("abcd", PROMPTS["a"])
     # One row may produce but two tokens, so that its draft is shorter than the others'.
-    short = Submission(Request("short", PROMPTS["a"], 2), hints=(1, 2))
+    short = Submission(Request("short", PROMPTS["a"], 2), hints=hints((1, 2)))
     engine.insert([*submissions(model, solo, prompts, 7), short])
     while not engine.decoding:
         engine.step()

@@ -11,6 +11,7 @@ from conformance.core.engine import Engine
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.forward_calls import ForwardCall
+from conformance.core.rounds import Hints
 from conformance.core.schedule import (
     Arrival,
     Continuation,
@@ -70,8 +71,9 @@ def test_hints_reach_the_engine_and_do_not_force_it():
             seen.update({s.request.request_id: (s.hints, s.forced) for s in submissions})
             super().insert(submissions)
 
-    trace = run(schedule(Arrival((A, B))), Hinted, hints={"a": (9, 8), "b": (7,)})
-    assert seen == {"a": ((9, 8), None), "b": ((7,), None)}
+    hints = {"a": Hints((9, 8), (1, 1)), "b": Hints((7,), (1,))}
+    trace = run(schedule(Arrival((A, B))), Hinted, hints=hints)
+    assert seen == {name: (given, None) for name, given in hints.items()}
     assert trace.mode is Mode.FREE
 
 

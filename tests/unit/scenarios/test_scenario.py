@@ -304,6 +304,14 @@ PROOFS = {
         "what each of many engines left": Fake(weighing.Weighs, unweighed),
         "what one engine left each time": Fake(weighing.Weighs, unweighed),
     },
+    "traffic_drafts": {
+        "a draft accepted whole": Fake(drafting.NeverDrafts),
+        "a draft accepted in part": Fake(drafting.TakesDraftsWhole),
+        "a draft rejected": Fake(drafting.GuessesTheFirst),
+        "a removal in decode among 4": Fake(drafting.DraftsOneByOne),
+        "own drafts of rows that others left": Fake(drafting.NeverDrafts),
+        "own drafts that differ by row": Fake(drafting.AlwaysTheSame),
+    },
     "cost_positions": {
         "a prompt beside one of a hundred times its length, in pieces": Fake(
             fakes.PrefillsWhole, uncounted
@@ -390,6 +398,7 @@ RIGHT = {
     "prefix_store": pooling.KeepsAPool,
     "cost_prefix": storing.StoresSequences,
     "traffic_kept": storing.StoresSequences,
+    "traffic_drafts": drafting.Drafting,
 }
 
 

@@ -153,3 +153,40 @@ def drafts_verified_greedily(hits: Hits) -> Patch:
         right(self, *args, **{**options, "sampler": partial(mx.argmax, axis=-1)})
 
     return wrap(_batch(), "__init__", init)
+
+
+@_fault(
+    "E6.drafter-goes-on-from-another-row",
+    source="a batch is smaller after a row leaves",
+    kills=("traffic_drafts/*_equal",),
+    # laguna, whose only drafter is for dflash, raises before a row leaves.
+    needs=("drafter:mtp|drafter:eagle3",),
+    where="output:*",
+)
+def drafter_goes_on_from_another_row(hits: Hits) -> Patch:
+    """After a row leaves, drafts go on from another row's hidden state: they are only wasted."""
+
+    def draft(batch: Any, right: Right, last: Any, hidden: Any, *args: Any, **options: Any) -> Any:
+        left = any(batch._finished) and len(batch) > 1
+        if not isinstance(last, int) and left:
+            hits.hit()
+            hidden = mx.roll(hidden, 1, 0)
+            # Some drafters keep the hidden state of each row themselves.
+            drafter = batch.draft_model
+            if getattr(drafter, "_seed_hidden", None) is not None:
+                drafter._seed_hidden = mx.roll(drafter._seed_hidden, 1, 0)
+        elif left:  # row after row
+            before, batch.hidden = batch.hidden, hidden
+            if before is not None and before.shape == hidden.shape:
+                hits.hit()
+                hidden = before
+        return right(last, hidden, *args, **options)
+
+    def start(right: Right, self: Any) -> None:
+        if self._rounds_iter is None:
+            greedy = hasattr(self.draft_model, "draft_block_greedy")
+            name = "draft_block_greedy" if greedy else "draft_block"
+            setattr(self.draft_model, name, partial(draft, self, getattr(self.draft_model, name)))
+        right(self)
+
+    return wrap(_batch(), "_start_rounds", start)

@@ -1,18 +1,24 @@
 """Drafters: loading, drafts that are right at will, and faults that the scenario must see."""
 
+import pkgutil
+import re
+from pathlib import Path
+
 import mlx.core as mx
 import pytest
-from miniatures.vision import findings, load_subject
-from mlx_vlm.speculative import dflash
+from miniatures.vision import FAMILIES, findings, load_subject
+from mlx_vlm.speculative import dflash, drafters
 
 from conformance.core.engine_options import Drafting
+from conformance.core.family import load_family
 from conformance.core.faults.declaration import Hits
+from conformance.core.rounds import Hints
 from conformance.core.verdict import Verdict
 from conformance.plugins.mlx_vlm.drafters import DraftEditor, drafter_of
 from conformance.plugins.mlx_vlm.mends.generation import what_is_not_computed_is_not_said
 from conformance.scenarios.speculative import SPECULATIVE
 
-TEXT = (1, 100)
+WRONG = 99
 
 
 class Drafter:
@@ -47,9 +53,9 @@ def drafts(editor, drafter, produced, last, rounds=1):
 
 def guided(right, **hints):
     drafter = Drafter()
-    editor = DraftEditor(drafter, Drafting("dflash", 4, right), TEXT)
+    editor = DraftEditor(drafter, Drafting("dflash", 4, right))
     for name, tokens in hints.items():
-        editor.add(name, tokens)
+        editor.add(name, Hints(tokens, (WRONG,) * len(tokens)))
         editor.record(name, tokens[0])
     return editor, drafter
 
@@ -57,8 +63,8 @@ def guided(right, **hints):
 def test_each_row_has_its_own_number_of_right_tokens_in_each_round():
     editor, drafter = guided((3, 0), a=(10, 11, 12, 13, 14), b=(20, 21, 22, 23, 24))
     first, second = drafts(editor, drafter, ("a", "b"), (10, 20), rounds=2)
-    assert first == [[11, 12, 13], [22, 22, 23]], "b's first is wrong, and the others are right"
-    assert second == [[12, 12, 13], [21, 22, 23]]
+    assert first == [[11, 12, 13], [WRONG, 22, 23]], "b's first is wrong, and the others are right"
+    assert second == [[WRONG, 12, 13], [21, 22, 23]]
     assert editor.drafted == {"a": 3, "b": 3}
 
 
@@ -80,9 +86,17 @@ def test_past_the_last_token_that_is_known_the_draft_is_the_drafters_own():
     assert drafts(editor, drafter, ("a",), (10,)) == [[11, 0, 0]]
 
 
-def test_a_wrong_token_is_a_token_of_the_text():
-    editor, drafter = guided((0,), a=(98, 99, 7))
-    assert drafts(editor, drafter, ("a",), (98,)) == [[1, 7, 0]]
+def test_what_the_drafter_proposed_is_recorded_before_it_is_replaced():
+    editor, drafter = guided((3,), a=(10, 11, 12, 13), b=(20, 21, 22, 23))
+    drafts(editor, drafter, ("a", "b"), (10, 20))
+    assert editor.proposed() == {"a": (0, 0, 0), "b": (0, 0, 0)}
+
+
+@pytest.mark.parametrize(("last", "known"), [((99, 10, 20), True), ((10, 10, 20), False)])
+def test_where_a_row_that_left_ends_like_another_it_is_unknown_whose_draft_is_whose(last, known):
+    editor, drafter = guided((3,), a=(10, 11, 12, 13), b=(20, 21, 22, 23))
+    drafts(editor, drafter, ("a", "b"), last)
+    assert set(editor.proposed()) == ({"a", "b"} if known else set())
 
 
 def test_without_a_plan_drafts_are_only_counted():
@@ -93,7 +107,7 @@ def test_without_a_plan_drafts_are_only_counted():
 
 def test_a_drafter_is_loaded_once_and_put_back_each_time(lfm2):
     drafter = drafter_of(lfm2.model, "dflash")
-    DraftEditor(drafter.model, Drafting("dflash"), TEXT)
+    DraftEditor(drafter.model, Drafting("dflash"))
     assert "draft_block" in vars(drafter.model)
     again = drafter_of(lfm2.model, "dflash")
     assert again is drafter
@@ -139,3 +153,37 @@ def test_where_drafts_are_the_drafters_own_that_fault_is_not_seen(lfm2, monkeypa
     drop_bonus(monkeypatch)
     found = findings(lfm2, SPECULATIVE, "dflash_own_drafts")
     assert all(f.verdict.good for f in found)
+
+
+# ----------------------------------------------------------------- the table in docs/drafters.md
+
+TABLE = Path(__file__).parents[4] / "docs" / "drafters.md"
+
+
+def rows():
+    """Package, kind of rounds, families, reason."""
+    lines = TABLE.read_text(encoding="utf-8").splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "| `" in line]
+    return {cells[0].strip("`"): cells[1:] for cells in cells}
+
+
+def test_it_has_each_drafter_once():
+    assert set(rows()) == {m.name for m in pkgutil.iter_modules(drafters.__path__) if m.ispkg}
+
+
+def test_each_is_in_a_family_or_there_is_a_reason():
+    assert all(("none" in family) == bool(why) for _, family, why in rows().values())
+
+
+def test_it_has_the_families_that_have_drafters():
+    said = {
+        (name, kind)
+        for kind, families, _ in rows().values()
+        for name in re.findall("`(.*?)`", families)
+    }
+    made = {
+        (path.stem, kind)
+        for path in FAMILIES.glob("*.json")
+        for kind in load_family(path).facts.drafters
+    }
+    assert said == made

@@ -10,6 +10,7 @@ from miniatures.right import AllAtOnce, ContinuousBatching
 from miniatures.wrong import DriftsALittle, NanInPadding, RoundsOtherwise, SaysUnsupported
 
 from conformance.core.engine_options import Drafting, EngineOptions
+from conformance.core.rounds import hints_of
 from conformance.core.schedule import Arrival, Continuation, Media, Request, Schedule
 from conformance.core.trace import Mode
 from conformance.run.judging.judge import brief_for
@@ -60,7 +61,8 @@ def test_with_a_drafter_both_runs_are_free_and_the_engine_gets_the_hints(toy):
     played = play_schedule(toy, Drafts, msgspec.structs.replace(schedule, options=options))
     assert [trace.mode for trace in played.traces] == [Mode.FREE, Mode.FREE]
     assert not played.full_logprobs
-    assert hints == [{name: want.tokens for name, want in played.want.items()}] * 2
+    given = {name: hints_of(want, toy.family.tokens) for name, want in played.want.items()}
+    assert hints == [given] * 2
 
 
 def test_a_run_that_failed_is_not_made_again(toy):

@@ -1,0 +1,103 @@
+"""Rounds of speculative decoding: a draft for each row, and how many tokens came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from conformance.core.trace import FinishReason, Stream, Trace
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What a draft must contain to be accepted, and to be rejected, at each output token.
+
+    Attributes:
+        right: the oracle's tokens.
+        wrong: the tokens that the oracle finds most likely next to the right ones. A lax comparison
+            accepts these first.
+    """
+
+    right: tuple[int, ...]
+    wrong: tuple[int, ...]
+
+
+def hints_of(stream: Stream, text: tuple[int, int]) -> Hints:
+    """The hints by the oracle's stream.
+
+    Args:
+        text: half-open range of token ids, from which wrong tokens are taken.
+    """
+    low, high = text
+    if stream.logprobs is None:
+        wrong = [low + (token - low + 1) % (high - low) for token in stream.tokens]
+        return Hints(stream.tokens, tuple(wrong))
+    table = stream.logprobs[: len(stream.tokens)].copy()
+    table[range(len(stream.tokens)), list(stream.tokens)] = -np.inf
+    return Hints(stream.tokens, tuple(int(t) + low for t in table[:, low:high].argmax(axis=1)))
+
+
+@dataclass(frozen=True)
+class Round:
+    """A draft for one request.
+
+    Attributes:
+        start: how many tokens were produced before it.
+        drafted: how many tokens were verified.
+        given: how many tokens were produced before the next draft.
+        last: no draft came after it.
+        reason: why the request ended in it, if it did.
+        proposed: the drafter's own tokens, whatever was verified instead; empty if unknown.
+    """
+
+    request_id: str
+    start: int
+    drafted: int
+    given: int = 0
+    last: bool = False
+    reason: FinishReason | None = None
+    proposed: tuple[int, ...] = ()
+
+
+def rounds(trace: Trace) -> Iterator[Round]:
+    """All rounds of all requests."""
+    for request in trace.schedule.requests:
+        yield from rounds_of(trace, request.request_id)
+
+
+def rounds_of(trace: Trace, name: str) -> Iterator[Round]:
+    """The rounds of one request."""
+    current, produced = None, 0
+    for step in trace.steps:
+        if name in step.output.drafted:
+            if current is not None:
+                yield current
+            proposed = step.output.proposed.get(name, ())
+            current = Round(name, produced, step.output.drafted[name], proposed=proposed)
+        mine = [event for event in step.output.events if event.request_id == name]
+        produced += len(mine)
+        if current is not None:
+            ends = (event.finish_reason for event in mine if event.finish_reason)
+            reason = next(ends, current.reason)
+            current = replace(current, given=current.given + len(mine), reason=reason)
+    if current is not None:
+        yield replace(current, last=True)
+
+
+def differs_at(some: Sequence[Round], others: Sequence[Round]) -> tuple[int, int] | None:
+    """The first round and token of it that a drafter proposed otherwise, if any.
+
+    Only rounds that begin with the same token are compared. Those of unequal lengths are skipped:
+    some drafters make all tokens of a draft at once.
+    """
+    for number, (one, other) in enumerate(zip(some, others, strict=False)):
+        if one.start != other.start:
+            return None
+        if len(one.proposed) != len(other.proposed):
+            continue
+        for place, (mine, its) in enumerate(zip(one.proposed, other.proposed, strict=True)):
+            if mine != its:
+                return number, place
+    return None
