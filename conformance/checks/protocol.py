@@ -112,11 +112,15 @@ def _finished(trace: Trace, request: Request, got: Stream, want: Stream) -> Iter
     if got.finish_reason != want.finish_reason:
         expected, actual = str(want.finish_reason), str(got.finish_reason)
         yield "wrong finish reason", name, expected, actual
-    elif len(got.tokens) != len(want.tokens) and not _parted(got.tokens, want.tokens):
-        # An answer may leave out the stop sequence that ended it, of which there may be several.
-        ended = got.finish_reason is FinishReason.STOP
-        if not (ended and want.tokens[len(got.tokens) :] in request.stop):
-            yield "wrong number of tokens", name, str(len(want.tokens)), str(len(got.tokens))
+    elif len(got.tokens) != len(want.tokens) and not _stopped(request, got, want):
+        yield "wrong number of tokens", name, str(len(want.tokens)), str(len(got.tokens))
+
+
+def _stopped(request: Request, got: Stream, want: Stream) -> bool:
+    """Whether a row stopped after another token, or left out just the sequence that stopped it."""
+    if got.finish_reason is not FinishReason.STOP:
+        return False
+    return _parted(got.tokens, want.tokens) or want.tokens[len(got.tokens) :] in request.stop
 
 
 def _parted(got: tuple[int, ...], want: tuple[int, ...]) -> bool:

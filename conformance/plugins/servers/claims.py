@@ -151,7 +151,7 @@ def about_logprobs(
     """
     if request.asked is not None and "top_logprobs" in request.asked.fields:
         # All answers have logprobs if the server's streams do; these were asked for by number.
-        said, right = str(sum("top_logprobs" in e for e in entries)), str(len(words))
+        said, right = str(sum(bool(e.get("top_logprobs")) for e in entries)), str(len(words))
         yield Claim("tokens with top_logprobs", said, right, said == right)
     yield from _own_among_top(entries)
     if len(entries) != len(words):
@@ -171,17 +171,15 @@ def about_logprobs(
 def _own_among_top(entries: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
     """Claim that a token has the same logprob among the likeliest, or none of them is below it."""
     for entry in entries:
-        tops = {
-            str(top["token"]).strip(): top["logprob"] for top in entry.get("top_logprobs") or ()
-        }
-        own, said = str(entry.get("token", "")).strip(), entry.get("logprob")
+        listed = [top for top in entry.get("top_logprobs") or () if top.get("token")]
+        tops = {str(top["token"]).strip(): top["logprob"] for top in listed}
+        own, said = str(entry.get("token") or "").strip(), entry.get("logprob")
         if not tops or not own or said is None:
             continue
-        holds = tops[own] == said if own in tops else said <= min(tops.values()) + _EQUAL_NATS
-        if not holds:
-            yield Claim(
-                "logprob of a token among its top_logprobs", str(said), str(tops), holds=False
-            )
+        right = tops.get(own, said)
+        if said != right or (own not in tops and said > min(tops.values()) + _EQUAL_NATS):
+            what = "logprob of a token among its top_logprobs"
+            yield Claim(what, f"{own} {said:.6g}", str(tops), holds=False)
 
 
 def asked_again(broken: Came, again: Came) -> Claim:
