@@ -127,7 +127,7 @@ def _drawing(brief: Brief) -> Iterator[Request]:
             name,
             SHORT if equal else next(lengths),
             variant=0 if equal else 20 + at,
-            max_tokens=2 * ANSWER,
+            max_tokens=ANSWER if name in processors else 2 * ANSWER,
             sampler=Sampler(RANDOM, args),
             processors=(processors[name],) if name in processors else (),
             asked=Asked(streamed=at % 3 != 2),

@@ -1,6 +1,7 @@
 """Bets against draws: won only where they are wrong."""
 
 import dataclasses
+import functools
 import itertools
 import math
 
@@ -12,6 +13,7 @@ from miniatures.plays import Script
 from conformance.checks import draws
 from conformance.checks.draws import Draw, check_draws, coupled, depend, drawn, fits
 from conformance.checks.sampled import drawable
+from conformance.core.numerics import flat_envelope
 from conformance.core.schedule import Schedule
 from conformance.core.token_choice import RANDOM, Sampler
 from conformance.core.trace import Failure, Mode, Step, StepOutput, Stream, TokenEvent, Trace
@@ -136,7 +138,10 @@ def asked(args, choose):
         msgspec.structs.replace(request, sampler=Sampler(RANDOM, args))
         for request in made.schedule.requests
     ]
-    return check_draws(dataclasses.replace(made, schedule=Schedule("drawn", (together(*rows),))))
+    schedule = Schedule("drawn", (together(*rows),))
+    exact = functools.partial(flat_envelope, STEPS, 0.0)
+    noise = {"floor": lambda _: exact(), "envelope": lambda _: exact()}
+    return check_draws(dataclasses.replace(made, schedule=schedule, **noise))
 
 
 OPTIONS = [

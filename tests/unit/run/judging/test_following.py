@@ -83,8 +83,7 @@ def judged_mixed(engine, toy):
 
 class ForgetsStops(ContinuousBatching):
     def reason(self, row):
-        found = super().reason(row)
-        return None if found == FinishReason.STOP else found
+        return FinishReason.LENGTH if len(row.produced) == row.request.max_tokens else None
 
 
 class ForgetsProcessors(ContinuousBatching):
