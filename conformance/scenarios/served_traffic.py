@@ -165,7 +165,8 @@ def _ends(brief: Brief) -> Schedule:
     ends = ((one,), (other,))
     stops = [_stops(brief, name, own) for name, own in zip(names, tokens, strict=True)]
     given = [
-        replace(row, stop=(*stop, *sorted(ends, key=lambda end: end[0] not in own)))
+        # A client does not see which end token it was: the first is taken, and must be the one.
+        replace(row, stop=(*stop, *sorted(ends, key=lambda end: (*own, *end).index(end[0]))))
         for row, stop, own in zip(rows, stops, tokens, strict=True)
     ]
     return at_once("ends", *given, options=EngineOptions(busy=True, stop=ends))
@@ -208,17 +209,11 @@ def _logprobs(brief: Brief) -> Schedule:
     return at_once("logprobs", *rows, options=EngineOptions(busy=True))
 
 
-def _beside_greedy(trace: Trace) -> bool:
-    """Whether answers of drawn, sure and greedy requests were on their way at once."""
-    requests = {request.request_id: request for request in trace.schedule.requests}
-    kinds = {"random", "library", ""}
+def _beside_others(trace: Trace) -> bool:
+    """Whether drawn answers, and others whose tokens are known, were on their way at once."""
+    drawn = {request.request_id: request.random for request in trace.schedule.requests}
     return any(
-        {
-            r.sampler.kind if r.sampler else ""
-            for n in step.in_stage(Stage.DECODE)
-            if (r := requests[n])
-        }
-        >= kinds
+        {drawn[name] for name in step.in_stage(Stage.DECODE)} == {True, False}
         for step in trace.steps
     )
 
@@ -247,7 +242,7 @@ SERVED_TRAFFIC = Scenario(
     frozenset({Capability.SERVED, Capability.SAMPLERS, Capability.PROCESSORS, Capability.STOP}),
     _schedules,
     (
-        Witness("drawn, sure and greedy answers at once", _beside_greedy).shown_in("options"),
+        Witness("drawn answers beside others", _beside_others).shown_in("options"),
         Witness("equal requests with different answers", _differ).shown_in("options"),
         Witness("answers that end in every way", _ended).shown_in("ends"),
     ),

@@ -120,7 +120,7 @@ def top_logprobs_of_another_row(hits: Hits) -> Patch:
 
 @_fault("S38.no-top-logprobs", kills=("served_traffic/logprobs",))
 def no_top_logprobs(hits: Hits) -> Patch:
-    """The likeliest tokens are left out of all answers, without a word."""
+    """The likeliest tokens are silently left out of all answers."""
 
     def change(pieces: Pieces) -> Pieces:
         for piece in pieces:

@@ -115,18 +115,6 @@ def image_of_the_request_before(hits: Hits) -> Patch:
     return wrap(generation.ResponseGenerator, "_gpu_embed", embed)
 
 
-@_fault("S35.first-end-token-alone", kills=("served_traffic/ends",))
-def first_end_token_alone(hits: Hits) -> Patch:
-    """Of several tokens that end an answer, the tokenizer's own alone does."""
-
-    def made(right: Right, self: Any, model: Any, processor: Any, **options: Any) -> None:
-        own = getattr(processor, "tokenizer", processor).eos_token_id
-        hits.hit_if(options["stop_tokens"] != {own})
-        right(self, model, processor, **{**options, "stop_tokens": {own}})
-
-    return wrap(ar.BatchGenerator, "__init__", made)
-
-
 @_fault("S23.row-ends-with-its-neighbour", kills=("served_ends",))
 def row_ends_with_its_neighbour(hits: Hits) -> Patch:
     """An answer that ends takes the next row of the batch with it."""
