@@ -19,6 +19,8 @@ import numpy as np
 from conformance.checks.play import Play
 from conformance.checks.sampled import drawable
 from conformance.core import numerics
+from conformance.core.schedule import Request
+from conformance.core.token_choice import Sampler
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict
 
@@ -33,7 +35,7 @@ _SHARES = (0.05, 0.2, 0.6)
 # Of the places of draws within their tokens' probabilities.
 _SEED = 1
 # Instead of a probability of 0, of a token that cannot be drawn.
-_LEAST = 1e-300
+_LEAST = 1e-100
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class Draw:
     """One token that was drawn.
 
     Attributes:
-        logits: float32 ``[vocab]``, the oracle's logprobs by the temperature, not normalised; -inf
-            for tokens that the sampler's filters remove.
+        logits: float32 ``[vocab]``, the oracle's logprobs by the temperature, without the tokens
+            that the request's options exclude; not normalised.
         share: a random number in 0..1, which places the draw within its token's probability.
     """
 
@@ -77,7 +79,10 @@ class Draw:
 
 
 def check_draws(play: Play) -> list[Finding]:
-    """``diverged`` for each test that the tokens fail which rows drew at random."""
+    """``diverged`` for each test that the tokens fail which rows drew at random.
+
+    And for the first token of each row that the request's own options exclude.
+    """
     trace = play.traces[0]
     if trace.failure is not None or not any(r.random for r in play.schedule.requests):
         return []
@@ -87,12 +92,13 @@ def check_draws(play: Play) -> list[Finding]:
         for draw in moment:
             rows.setdefault(draw.row, []).append(draw)
     everything = [draw for moment in moments for draw in moment]
+    excluded = [found for row in rows.values() if (found := _excluded(play, row)) is not None]
     tests = {
         "tokens are not drawn by the probabilities of their rows": fits(everything, rows.values()),
         "rows do not draw independently of each other": depend(moments),
         "rows do not draw independently of their earlier steps": depend(list(rows.values())),
     }
-    return [
+    return excluded + [
         Finding(
             Verdict.DIVERGED,
             "draws",
@@ -110,17 +116,41 @@ def check_draws(play: Play) -> list[Finding]:
     ]
 
 
+def _excluded(play: Play, row: Sequence[Draw]) -> Finding | None:
+    """The first token of a row that has no probability."""
+    at = next((i for i, draw in enumerate(row) if not np.isfinite(draw.logits[draw.token])), None)
+    if at is None:
+        return None
+    name, token = row[at].row, row[at].token
+    request, allowed = play.schedule.request(name), int(np.isfinite(row[at].logits).sum())
+    assert request.sampler is not None
+    asked = ", ".join(f"{key} {value:g}" for key, value in request.sampler.args.items())
+    return Finding(
+        Verdict.DIVERGED,
+        "draws",
+        f"output token {at} is {token}, which {asked} excludes",
+        schedule=play.schedule.name,
+        mode=play.traces[0].mode,
+        request_id=name,
+        step=at,
+        row=play.row(play.traces[0], name, at),
+        expected=f"one of {allowed} tokens",
+        got=f"token {token}",
+        cause="the options of a request do not reach its row",
+    )
+
+
 def drawn(play: Play, trace: Trace) -> list[list[Draw]]:
     """All draws by the step in which they were made, in the order of rows.
 
-    An engine that reports several tokens of a row in one step has made them one after the other.
+    An engine that reports several tokens of a row in one step has made them one after the other. If
+    only one row is reported in each step, as by a server, draws are by their number in their row.
     """
     noise = np.random.default_rng(_SEED)
-    random = {r.request_id: r.sampler for r in play.schedule.requests
-              if r.sampler is not None and r.random}  # fmt: skip
-    off = _noise(play) if any(len(sampler.args) > 1 for sampler in random.values()) else 0.0
+    random = {r.request_id: r for r in play.schedule.requests if r.random}
     made: dict[str, int] = {}
     moments: dict[tuple[int, int], list[Draw]] = {}
+    numbered: dict[int, list[Draw]] = {}
     for step in trace.steps:
         within: dict[str, int] = {}
         for event in step.output.events:
@@ -129,17 +159,34 @@ def drawn(play: Play, trace: Trace) -> list[list[Draw]]:
             made[name], within[name] = at + 1, again + 1
             table = play.want[name].logprobs if name in random else None
             if table is not None and at < len(table):
-                left = drawable(sampler := random[name], table[at], off)
-                logits = np.where(left, table[at], -np.inf) / np.float32(sampler.args["temp"])
+                logits = _logits(play, random[name], table[at], at, event.token)
                 draw = Draw(name, event.token, logits, noise.uniform())
                 moments.setdefault((step.index, again), []).append(draw)
+                numbered.setdefault(at, []).append(draw)
+    if all(len(moment) == 1 for moment in moments.values()):
+        return [numbered[at] for at in sorted(numbered)]
     return [moments[at] for at in sorted(moments)]
 
 
-def _noise(play: Play) -> float:
-    """How far the logprobs may be off that filters look at: the first row's, for all rows."""
-    usual = play.wider(play.schedule.requests[0].request_id)[0]()
-    return numerics.FACTOR * float(usual.full.max())
+def _logits(play: Play, request: Request, row: np.ndarray, at: int, token: int) -> np.ndarray:
+    """What the row's output token ``at`` is drawn by; the noise is measured only if need be."""
+    assert request.sampler is not None
+    args = request.sampler.args
+    temperature = np.float32(args["temp"])
+    if len(args) == 1:
+        return np.asarray(row / temperature)
+    for envelope in (play.floor, play.envelope):
+        full = numerics.FACTOR * float(envelope(request.request_id).full[at])
+        left = drawable(Sampler("library", args), row, full)
+        if args.get("xtc_probability"):  # what ends any answer is never removed
+            left[_ends(play)] = True
+        if left[token]:
+            break
+    return np.where(left, row / temperature, -np.inf)
+
+
+def _ends(play: Play) -> list[int]:
+    return [sequence[0] for sequence in play.schedule.options.stop if len(sequence) == 1]
 
 
 def fits(draws: Sequence[Draw], rows: Iterable[Sequence[Draw]]) -> float:

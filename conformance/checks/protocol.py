@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.checks.play import Play
-from conformance.core.schedule import Stage
-from conformance.core.trace import Mode, Stream, Trace
+from conformance.core.schedule import Request, Stage
+from conformance.core.trace import FinishReason, Mode, Stream, Trace
 from conformance.core.verdict import Finding, Verdict
 
 
@@ -61,7 +61,7 @@ def _violations(play: Play, trace: Trace) -> Iterator[Violation]:
         if name in removed:
             yield from _removed(trace, name, got, want)
         else:
-            yield from _finished(trace, name, got, want)
+            yield from _finished(trace, request, got, want)
 
 
 def _strangers(play: Play, trace: Trace) -> Iterator[Violation]:
@@ -101,7 +101,8 @@ def _removed(trace: Trace, name: str, got: Stream, want: Stream) -> Iterator[Vio
         yield "tokens other than fed", name, _show(want.tokens), _show(got.tokens)
 
 
-def _finished(trace: Trace, name: str, got: Stream, want: Stream) -> Iterator[Violation]:
+def _finished(trace: Trace, request: Request, got: Stream, want: Stream) -> Iterator[Violation]:
+    name = request.request_id
     if trace.mode is Mode.FORCED and got.tokens != want.tokens:
         yield "tokens other than fed", name, _show(want.tokens), _show(got.tokens)
         return
@@ -111,8 +112,15 @@ def _finished(trace: Trace, name: str, got: Stream, want: Stream) -> Iterator[Vi
     if got.finish_reason != want.finish_reason:
         expected, actual = str(want.finish_reason), str(got.finish_reason)
         yield "wrong finish reason", name, expected, actual
-    if len(got.tokens) != len(want.tokens) and want.finish_reason == got.finish_reason == "length":
+    elif len(got.tokens) != len(want.tokens) and not _stopped(request, got, want):
         yield "wrong number of tokens", name, str(len(want.tokens)), str(len(got.tokens))
+
+
+def _stopped(request: Request, got: Stream, want: Stream) -> bool:
+    """Whether a row stopped after another token, or left out just the sequence that stopped it."""
+    if got.finish_reason is not FinishReason.STOP:
+        return False
+    return _parted(got.tokens, want.tokens) or want.tokens[len(got.tokens) :] in request.stop
 
 
 def _parted(got: tuple[int, ...], want: tuple[int, ...]) -> bool:

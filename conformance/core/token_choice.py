@@ -29,6 +29,10 @@ No single stream draws the same tokens, so the oracle follows the tokens that a 
 """
 
 
+OF_SERVER = "server"
+"""The kind of sampler whose arguments are a server's own fields; only it knows the right answer."""
+
+
 def random_scores(seed: int, call: int, vocab: int) -> np.ndarray:
     """What a ``seeded`` sampler adds to the logprobs before it takes the largest, ``[vocab]``.
 

@@ -48,6 +48,7 @@ from conformance.scenarios.served_clients import (
     slots_again,
 )
 from conformance.scenarios.served_features import FEATURES
+from conformance.scenarios.served_traffic import SERVED_TRAFFIC
 
 _SERVED = frozenset({Capability.SERVED})
 
@@ -233,6 +234,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         _samplers,
         (Witness("sampled requests beside plain ones", _sampled_beside_plain),),
     ),
+    SERVED_TRAFFIC,
     Scenario(
         "served_media",
         370,

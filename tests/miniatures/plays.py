@@ -62,6 +62,7 @@ class Moment:
     probes: list = field(default_factory=list)
     removed_from: dict = field(default_factory=dict)
     drafted: dict = field(default_factory=dict)
+    proposed: dict = field(default_factory=dict)
     pending: int | None = None
     alive: object = None
     layers: tuple = ()
@@ -123,6 +124,7 @@ class Take:
                         tuple(m.events),
                         m.processed,
                         drafted=m.drafted,
+                        proposed=m.proposed,
                         stored=m.stored,
                         claims=m.claims,
                         pooled=m.pooled,

@@ -23,6 +23,7 @@ from conformance.core.counted import Counted, Pace
 from conformance.core.engine_options import Drafting, EngineOptions, PrefixCaching
 from conformance.core.forward_calls import ForwardCall
 from conformance.core.pooled import PoolCall, Pooled, Prefix
+from conformance.core.rounds import Round
 from conformance.core.schedule import Stage
 from conformance.core.stored import KeptSequence, StoreCall, Stored
 from conformance.core.token_choice import RANDOM, Sampler
@@ -186,6 +187,11 @@ def unlikely_draws(script):
     script.__init__(sampler=Sampler(RANDOM, {"temp": 1.0}), margins=margins)
 
 
+def draw_that_the_row_s_options_exclude(script):
+    margins = dict.fromkeys(range(5), -20.0)
+    script.__init__(sampler=Sampler(RANDOM, {"temp": 1.0, "top_k": 1}), margins=margins)
+
+
 def positions_wasted(script):
     script.schedule = msgspec.structs.replace(script.schedule, contracts=("positions",))
     script.free.moments[0].forwards = [ForwardCall(3, 8)]
@@ -224,6 +230,15 @@ def draft_that_foresees_nothing(script):
     options = EngineOptions(drafting=Drafting("draft_model"))
     script.schedule = msgspec.structs.replace(script.schedule, options=options)
     script.free.moments[2].drafted = {"a": 3}
+
+
+def draft_of_another_row(script):
+    options = EngineOptions(drafting=Drafting("draft_model", compared=True))
+    script.schedule = msgspec.structs.replace(script.schedule, options=options)
+    script.forced.moments[2].drafted = {"a": 1}
+    script.forced.moments[2].proposed = {"a": (4,)}
+    alone = Round("a", 1, 1, given=1, proposed=(5,))
+    script.play = functools.partial(script.play, drafted_alone=lambda *_: ((alone,),))
 
 
 def state_cast_down(script):
@@ -357,6 +372,8 @@ FIRES = {
     ghost_row: {("leak", V.LEAK)},
     buffers_kept: {("leak", V.LEAK)},
     growing_graph: {("leak", V.LEAK)},
+    draft_of_another_row: {("drafts", V.DRIFT)},
+    draw_that_the_row_s_options_exclude: {("draws", V.DIVERGED)},
     unlikely_draws: {("draws", V.DIVERGED)},
     positions_wasted: {("contract_counts", V.COST)},
     bytes_held: {("leak", V.LEAK)},

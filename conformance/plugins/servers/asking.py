@@ -320,9 +320,15 @@ def reason_of(answer: Answer) -> FinishReason | None:
     return next((reason for reason in FinishReason if reason == answer.reason), None)
 
 
-def stopped_at(request: Request) -> tuple[int, ...]:
-    """The stop sequence, which the answer leaves out; empty if there are several."""
-    return request.stop[0] if len(request.stop) == 1 else ()
+def stopped_at(request: Request, left_out: int) -> tuple[int, ...]:
+    """The stop sequence, which the answer leaves out.
+
+    Of several, the first with as many tokens as the answer ``left_out`` by the server's count;
+    empty if none has.
+    """
+    if len(request.stop) == 1:
+        return request.stop[0]
+    return next((sequence for sequence in request.stop if len(sequence) == left_out), ())
 
 
 class Incoming:

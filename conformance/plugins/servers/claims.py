@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from conformance.scenarios.served_clients import JOINED, RUNNING
 _PART, _LEAST = 0.5, 1000
 _EXCUSED_SECONDS = 1.0
 _STARVED = 0.9
+_EQUAL_NATS = 1e-5
 # Many requests may make a server's buffers grow once, but not with each request.
 _MB = 2**20
 _MEMORY_SHARE, _MEMORY_BYTES = 0.25, 96 * _MB
@@ -54,7 +55,7 @@ def about_answer(
     )
     if count is not None:
         # The text lacks the tokens that ended the answer; only some servers count them.
-        holds = completion in {count, count + _ending(request, answer)}
+        holds = completion in {count, *(count + ending for ending in _endings(request, answer))}
         yield Claim("usage.completion_tokens", str(completion), str(count), holds)
     if prompt_tokens is not None:
         holds = prompt == prompt_tokens
@@ -70,11 +71,11 @@ def _wanted(request: Request) -> bool:
     return not asked.streamed or bool(options.get("include_usage"))
 
 
-def _ending(request: Request, answer: Answer) -> int:
-    """The number of tokens that ended an answer early: its stop sequence, or one end token."""
+def _endings(request: Request, answer: Answer) -> Iterable[int]:
+    """The number of tokens that may have ended an answer: a stop sequence, or one end token."""
     if answer.reason != FinishReason.STOP:
-        return 0
-    return len(request.stop[0]) if request.stop else 1
+        return ()
+    return {len(sequence) for sequence in request.stop} or {1}
 
 
 def waited_for(after: Answer, other: str, most: int) -> Iterator[Claim]:
@@ -139,13 +140,20 @@ def about_work(
         yield Claim("tokens made for a client that had left", str(made), "few", holds)
 
 
-def about_logprobs(entries: Sequence[Mapping[str, Any]], words: Sequence[str]) -> Iterator[Claim]:
+def about_logprobs(
+    request: Request, entries: Sequence[Mapping[str, Any]], words: Sequence[str]
+) -> Iterator[Claim]:
     """Claim that logprobs entries match the answer's tokens, with the likeliest tokens first.
 
     Args:
         entries: the entries of the whole answer; entries without a token's name are skipped.
         words: the words of the answer's text.
     """
+    if request.asked is not None and "top_logprobs" in request.asked.fields:
+        # All answers have logprobs if the server's streams do; these were asked for by number.
+        said, right = str(sum(bool(e.get("top_logprobs")) for e in entries)), str(len(words))
+        yield Claim("tokens with top_logprobs", said, right, said == right)
+    yield from _own_among_top(entries)
     if len(entries) != len(words):
         return
     named = [(e["token"], word) for e, word in zip(entries, words, strict=True) if e.get("token")]
@@ -158,6 +166,20 @@ def about_logprobs(entries: Sequence[Mapping[str, Any]], words: Sequence[str]) -
     if any(tops):
         falling = all(top == sorted(top, reverse=True) for top in tops)
         yield Claim("order of the top logprobs", str(tops[0]), "falling", falling)
+
+
+def _own_among_top(entries: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
+    """Claim that a token has the same logprob among the likeliest, or none of them is below it."""
+    for entry in entries:
+        listed = [top for top in entry.get("top_logprobs") or () if top.get("token")]
+        tops = {str(top["token"]).strip(): top["logprob"] for top in listed}
+        own, said = str(entry.get("token") or "").strip(), entry.get("logprob")
+        if not tops or not own or said is None:
+            continue
+        right = tops.get(own, said)
+        if said != right or (own not in tops and said > min(tops.values()) + _EQUAL_NATS):
+            what = "logprob of a token among its top_logprobs"
+            yield Claim(what, f"{own} {said:.6g}", str(tops), holds=False)
 
 
 def asked_again(broken: Came, again: Came) -> Claim:

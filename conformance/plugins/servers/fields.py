@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from conformance.core.schedule import Request
+from conformance.core.token_choice import OF_SERVER, Sampler
 from conformance.plugins.servers.asking import Question
 
 _VALUES = (1, 2)
@@ -57,10 +58,19 @@ def question(
     if request.stop:
         body["stop"] = [text(sequence) for sequence in request.stop]
     if request.sampler is not None:
-        body |= request.sampler.args
+        body |= sampled(request.sampler)
+    for processor in request.processors:
+        body |= processor.args
     body |= further(request)
     unread = asked is not None and asked.unread
     return Question(request.request_id, body, chat=chat, unread=unread)
+
+
+def sampled(sampler: Sampler) -> dict[str, Any]:
+    """The fields for a sampler: a server's own, or the library's without a seed."""
+    if sampler.kind == OF_SERVER:
+        return sampler.args
+    return {"temperature" if name == "temp" else name: v for name, v in sampler.args.items()}
 
 
 def messages(request: Request, text: Callable[[Sequence[int]], str]) -> list[dict[str, Any]]:

@@ -283,10 +283,10 @@ class HttpEngine(ServedEngine):
         """See ``ServedEngine.tokens``."""
         return self._remote.tokens(answer)
 
-    def whole(self, request: Request, found: Tokens) -> tuple[Tokens, FinishReason]:
+    def whole(self, request: Request, found: Tokens, answer: Answer) -> tuple[Tokens, FinishReason]:
         """See ``ServedEngine.whole``: an answer may end by itself, alone as in a batch."""
         if request.stop or (request.asked is not None and request.asked.schema):
-            return super().whole(request, found)
+            return super().whole(request, found, answer)
         missing = request.max_tokens - len(found)
         return [*found, *[(END, None)] * missing], FinishReason.LENGTH
 

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
+
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.forward_calls import ServedStep
@@ -29,7 +31,7 @@ from conformance.plugins.servers.process import (
     start,
 )
 from conformance.plugins.servers.served_engine import ServedEngine
-from conformance.plugins.servers.words import rename, text_of
+from conformance.plugins.servers.words import end_by, rename, text_of
 
 # Requests name models that the server must not load from elsewhere.
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
@@ -179,7 +181,10 @@ class ManagedEngine(ServedEngine):
         asked = request.asked
         name = self.model_name(asked.other if asked is not None else 0)
         logprobs = True if asked is None or asked.chat else self.completion_logprobs
-        return question(request, name, self.text, streamed=streamed, logprobs=logprobs)
+        # What ends any answer is in the checkpoint's files.
+        own = tuple(stop for stop in request.stop if stop not in self._options.stop)
+        given = msgspec.structs.replace(request, stop=own)
+        return question(given, name, self.text, streamed=streamed, logprobs=logprobs)
 
     def text(self, tokens: Sequence[int]) -> str:
         """The words of these tokens."""
@@ -211,7 +216,8 @@ class ManagedEngine(ServedEngine):
     @property
     def _key(self) -> Hashable:
         origin = self._origin
-        options = (*self.flags(), *sorted(self.environment().items()), self._options.words)
+        files = (self._options.words, self._options.stop)
+        options = (*self.flags(), *sorted(self.environment().items()), *files)
         places = tuple(self._places())
         return (self.name, origin.family.name, origin.dtype, origin.seed, options, places)
 
@@ -226,6 +232,8 @@ class ManagedEngine(ServedEngine):
             self.dress(folder)
             if self._options.words:
                 rename(folder, self._options.words)
+            if self._options.stop:
+                end_by(folder, [token for (token,) in self._options.stop])
 
         def command(folder: Path, port: int) -> list[str]:
             place = ["--model", str(folder), "--host", "127.0.0.1", "--port", str(port)]

@@ -41,6 +41,7 @@ class MlxLmServer(ManagedEngine):
         Capability.MODELS,
         Capability.PREFIX_CACHING,
         Capability.PROBES,
+        Capability.PROCESSORS,
         Capability.SAMPLERS,
         Capability.SCHEMAS,
         Capability.SLOTS,

@@ -36,6 +36,7 @@ class MlxVlmServer(ManagedEngine):
         Capability.MODELS,
         Capability.PREFIX_CACHING,
         Capability.PROBES,
+        Capability.PROCESSORS,
         Capability.QUANTIZED,
         Capability.SAMPLERS,
         Capability.SCHEMAS,

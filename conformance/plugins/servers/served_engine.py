@@ -21,6 +21,7 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.http_clients import RefusedAnswerError, get
 from conformance.core.schedule import Request, Stage
+from conformance.core.token_choice import OF_SERVER, Processor
 from conformance.core.trace import Claim, FinishReason, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.servers import malformed
 from conformance.plugins.servers.asking import (
@@ -133,7 +134,8 @@ def only_the_server(request: Request) -> bool:
     """
     asked = request.asked
     further = asked is not None and (asked.schema or bool(asked.other or asked.adapter))
-    return request.sampler is not None or further
+    own = request.sampler is not None and request.sampler.kind == OF_SERVER
+    return own or further
 
 
 def ask_alone(
@@ -221,7 +223,7 @@ class ServedEngine(Engine):
     def whole_answer(self, request: Request, answer: Answer) -> Tokens:
         """The tokens of an answer that has ended."""
         found, ended = self.tokens(answer), reason_of(answer) is FinishReason.STOP
-        return self.whole(request, found)[0] if ended else found
+        return self.whole(request, found, answer)[0] if ended else found
 
     def failed(self, what: str) -> Exception:
         """The error for a server that refuses a valid request, with an excerpt of its log."""
@@ -333,7 +335,7 @@ class ServedEngine(Engine):
         found = found if came.ended else found[:-1]
         reason = reason_of(came.answer) if came.ended else None
         if reason is FinishReason.STOP:
-            found, reason = self.whole(request, found)
+            found, reason = self.whole(request, found, came.answer)
         new = found[self._emitted[name] :]
         self._emitted[name] = len(found)
         known = not only_the_server(request)  # alone, their answers have tokens and no logprobs
@@ -348,9 +350,11 @@ class ServedEngine(Engine):
         reused = {name: int(cached)} if came.ended and cached else {}
         return StepOutput(tuple(events), processed, reused=reused, claims=claims)
 
-    def whole(self, request: Request, found: Tokens) -> tuple[Tokens, FinishReason]:
+    def whole(self, request: Request, found: Tokens, answer: Answer) -> tuple[Tokens, FinishReason]:
         """The tokens of an answer that ended early, with the stop sequence that it leaves out."""
-        return [*found, *((token, None) for token in stopped_at(request))], FinishReason.STOP
+        left_out = (answer.usage.get("completion_tokens") or 0) - len(found)
+        ending = ((token, None) for token in stopped_at(request, left_out))
+        return [*found, *ending], FinishReason.STOP
 
     def counts(self, request: Request, count: int) -> tuple[int | None, int | None]:
         """The numbers of tokens of the prompt and of the answer; ``None`` if unknown."""
@@ -386,7 +390,7 @@ class ServedEngine(Engine):
     def _said(self, came: Came, count: int) -> Iterator[Claim]:
         request = self._requests[came.name]
         yield from about_answer(request, came.answer, *self.counts(request, count))
-        yield from about_logprobs(came.answer.entries, came.answer.text.split())
+        yield from about_logprobs(request, came.answer.entries, came.answer.text.split())
         yield from about_asked(request, came.answer, self.tokens, self._options.words)
         if self._left:
             yield from about_work(self._left, came.answer, self._requests)
@@ -414,7 +418,10 @@ class ServedEngine(Engine):
     def _begin_busy(self) -> None:
         """Send a long request and wait for its first token; it runs until no other is open."""
         low, high = self.vocabulary()
-        request = Request(BUSY, (high - 1, low), self._most(BUSY))
+        # It is not to end before its limit.
+        ends = {str(token): -100.0 for sequence in self._options.stop for token in sequence}
+        going_on = (Processor("library", {"logit_bias": ends}),) if ends else ()
+        request = Request(BUSY, (high - 1, low), self._most(BUSY), processors=going_on)
         self._asking.send(self.question(request, streamed=True))
         try:
             came = self._asking.came.get(timeout=self.patience)

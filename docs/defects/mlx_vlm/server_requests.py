@@ -3,6 +3,9 @@
 - ``"stop": "t7"``: a chat has no such field (server/schemas.py:928): the answer goes on.
 - a sampled request and a plain one together: all rows of a batch get the sampler of the one that
   came first (server/generation.py:1796).
+- two equal sampled requests without a seed: both get the seed 0 (server/schemas.py:837), and the
+  same answer.
+- ``"min_p": 1.0``: no sampler gets it (server/generation.py:1512).
 - another model's name: the loaded model is let go before it is known whether there is such a model
   (server/app.py:639), and a stream with logprobs breaks off (server/openai.py:2171).
 - ``"max_tokens": -1``, ``"temperature": -1``, ``"top_p": 1.5``: accepted (server/schemas.py:822).
@@ -197,6 +200,16 @@ def has_anothers_sampler(server):
     return found != alone, f"alone {' '.join(alone)}, beside a sampled one {' '.join(found)}"
 
 
+def draws_alike(server):
+    one, other = (server.words(temperature=2.0, max_tokens=24) for _ in range(2))
+    return one == other, f"{' '.join(one[:6])}, {' '.join(other[:6])}"
+
+
+def draws_any(server):
+    alone, found = server.words(), server.words(temperature=2.0, min_p=1.0)
+    return found != alone, f"greedy {' '.join(alone)}, with a min_p of 1 {' '.join(found)}"
+
+
 def breaks_off(server):
     rest = server.beside(logprobs=True)
     status, _ = server.ask(model="/no/such/model")
@@ -216,6 +229,8 @@ IMAGE = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"
 DEFECTS = {
     "stop": goes_on,
     "a sampler beside": has_anothers_sampler,
+    "equal requests without a seed": draws_alike,
+    "min_p": draws_any,
     "max_tokens of -1": accepts(max_tokens=-1),
     "a negative temperature": accepts(temperature=-1.0),
     "top_p above 1": accepts(top_p=1.5),

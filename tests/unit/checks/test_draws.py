@@ -12,7 +12,7 @@ from miniatures.plays import Script
 from conformance.checks import draws
 from conformance.checks.draws import Draw, check_draws, coupled, depend, drawn, fits
 from conformance.checks.sampled import drawable
-from conformance.core.numerics import Envelope
+from conformance.core.numerics import flat_envelope
 from conformance.core.schedule import Schedule
 from conformance.core.token_choice import RANDOM, Sampler
 from conformance.core.trace import Failure, Mode, Step, StepOutput, Stream, TokenEvent, Trace
@@ -50,10 +50,8 @@ def play(choose=None, *, temp=1.0, at_once=False, **filters):
         name: Stream(tuple(tokens[row].tolist()), tables[row]) for row, name in enumerate(names)
     }
     trace = Trace(schedule, Mode.FREE, steps)
-    exact = Envelope(np.zeros(STEPS, np.float32), np.zeros(STEPS, np.float32), 0.0)
-    return dataclasses.replace(
-        script, schedule=schedule, traces=(trace,), want=want, wider=lambda _: [lambda: exact]
-    )
+    exact = {name: lambda _: flat_envelope(STEPS, 0.0) for name in ("floor", "envelope")}
+    return dataclasses.replace(script, schedule=schedule, traces=(trace,), want=want, **exact)
 
 
 def failed_tests(choose, **more):
@@ -163,6 +161,59 @@ def test_the_temperature_is_that_of_the_row():
     assert FITS in failed_tests(
         lambda tables, noise, _: np.argmax(tables + noise, axis=-1), temp=0.3
     )
+
+
+def by(args):
+    """A play whose rows draw from the tokens that these arguments leave, by the chain's rules."""
+
+    def choose(tables, noise, _):
+        scores = tables / args["temp"] + noise
+        for own, row in zip(tables.reshape(-1, VOCAB), scores.reshape(-1, VOCAB), strict=True):
+            row[~drawable(Sampler("library", args), own, 0.0)] = -np.inf
+        return np.argmax(scores, axis=-1)
+
+    return choose
+
+
+def asked(args, choose):
+    made = play(choose, temp=args["temp"])
+    rows = [
+        msgspec.structs.replace(request, sampler=Sampler(RANDOM, args))
+        for request in made.schedule.requests
+    ]
+    schedule = Schedule("drawn", (together(*rows),))
+    return check_draws(dataclasses.replace(made, schedule=schedule))
+
+
+OPTIONS = [
+    {"temp": 2.0, "top_k": 2},
+    {"temp": 1.0, "top_p": 0.4},
+    {"temp": 1.5, "min_p": 0.3},
+    {"temp": 1.0, "xtc_probability": 1.0, "xtc_threshold": 0.05},
+]
+
+
+@pytest.mark.parametrize("args", OPTIONS)
+def test_tokens_that_the_options_of_a_row_exclude_are_found(args):
+    assert asked(args, by(args)) == []
+    found = asked(args, by({"temp": args["temp"]}))
+    assert {f.request_id for f in found if "excludes" in f.what} >= {"r0", "r1"}
+    assert {f.what.partition(":")[0] for f in found} >= {FITS}
+
+
+def test_the_only_tokens_that_are_left_are_drawn_by_their_probabilities():
+    args = {"temp": 2.0, "top_k": 5}
+    assert [f.what.partition(":")[0] for f in asked(args, by({"temp": 0.01, "top_k": 5}))] == [FITS]
+
+
+def test_rows_that_are_seen_one_at_a_time_are_compared_by_the_number_of_a_token():
+    for choose, wrong in ((None, False), (one_noise, True)):
+        made = play(choose)
+        trace = made.traces[0]
+        alone = [event for step in trace.steps for event in step.output.events]
+        steps = tuple(Step(i, {}, StepOutput((event,))) for i, event in enumerate(alone))
+        made = dataclasses.replace(made, traces=(dataclasses.replace(trace, steps=steps),))
+        assert any(OF_ROWS in finding.what for finding in check_draws(made)) is wrong
 
 
 def test_rows_that_draw_nothing_and_runs_that_failed_are_left_out():

@@ -2,10 +2,11 @@
 
 import dataclasses
 
+import msgspec
 import pytest
 from miniatures.plays import Script
 
-from conformance.checks.protocol import check_protocol
+from conformance.checks.protocol import _finished, check_protocol
 from conformance.core.schedule import Stage
 from conformance.core.trace import Failure, FinishReason, TokenEvent
 from conformance.core.verdict import Verdict
@@ -44,6 +45,19 @@ def stop_elsewhere(take):
 def say_nothing(take):
     for _ in range(3):
         lose(take, "b", 0)
+
+
+def test_an_answer_may_leave_out_the_sequence_that_stopped_it_and_nothing_else():
+    for stop, left_out, wrong in (((2, 3), 2, False), ((2, 3), 1, True), ((3,), 1, False)):
+        played = Script().play()
+        (*_, request) = played.schedule.requests
+        want = dataclasses.replace(
+            played.want[request.request_id], tokens=(1, 2, 3), finish_reason=FinishReason.STOP
+        )
+        got = dataclasses.replace(want, tokens=want.tokens[:-left_out])
+        asked = msgspec.structs.replace(request, stop=(stop, (9,)))
+        found = [what for what, *_ in _finished(played.traces[1], asked, got, want)]
+        assert found == (["wrong number of tokens"] if wrong else [])
 
 
 FED, NUMBER, REASON = "tokens other than fed", "wrong number of tokens", "wrong finish reason"

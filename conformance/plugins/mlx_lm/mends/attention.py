@@ -51,6 +51,7 @@ def masks_are_as_wide_as_the_cache(hits: Hits) -> Patch:
 
 @mend(
     "phi3small-block-sparse-mask",
+    "phi3small-block-sparse-mask-in-half",
     "reference-phi3small-block-sparse-mask-mixed-padded",
     "reference-phi3small-block-sparse-mask-solo",
     single_stream=True,

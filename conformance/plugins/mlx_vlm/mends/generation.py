@@ -19,7 +19,12 @@ from conformance.plugins.mlx_vlm.library_parts import part
 _OTHER_NAMES = ("phi", "phixtral", "qwen", "recurrent_gemma", "stablelm", "zaya1_vl")
 
 
-@mend("penalty-of-last-token", "penalty-of-last-token-after-prefix", single_stream=True)
+@mend(
+    "penalty-of-last-token",
+    "penalty-of-last-token-after-prefix",
+    "penalty-of-last-token-served",
+    single_stream=True,
+)
 def processors_see_the_whole_prompt(hits: Hits) -> Patch:
     """A logits processor gets all tokens of the prompt, also of its earlier pieces."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from typing import Any
 
@@ -90,6 +92,37 @@ def _entry(token: int, logprob: float, top: Any) -> dict[str, Any]:
     named = {"token": names[token]} if token in names else {}
     ordered = sorted(top, key=lambda entry: -entry["logprob"])
     return {"id": token, "logprob": logprob, **named, "top_logprobs": ordered}
+
+
+@served_mend("server-streams-without-logprobs")
+def streams_have_logprobs(hits: Hits) -> Patch:
+    """Each piece of a stream has the entries of its tokens, if they are asked for."""
+    own = threading.local()  # a thread answers one request
+
+    def generate(
+        right: Right, self: Any, request: Any, args: Any, *more: Any, **options: Any
+    ) -> Any:
+        context, tokens = right(self, request, args, *more, **options)
+        own.wanted, own.tokens = args.logprobs, []
+        return context, noted(tokens)
+
+    def noted(tokens: Iterator[Any]) -> Iterator[Any]:
+        for token in tokens:
+            own.tokens.append(token)
+            yield token
+
+    def made(response: Any, handler: Any, *_: Any, **__: Any) -> Any:
+        if handler.stream and own.wanted and own.tokens:
+            hits.hit()
+            entries = [_entry(t.token, t.logprob, t.top_tokens) for t in own.tokens]
+            response["choices"][0]["logprobs"] = {"content": entries}
+            own.tokens = []
+        return response
+
+    return together(
+        wrap(server.ResponseGenerator, "generate", generate),
+        after(server.APIHandler, "generate_response", made),
+    )
 
 
 @served_mend("server-completion-logprobs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import mlx.core as mx
 from fastapi import HTTPException
 from mlx_vlm.generate import ar
 from mlx_vlm.models.llava.processing_llava import LlavaProcessor
+from mlx_vlm.sample_utils import make_sampler
 from mlx_vlm.server import generation, openai, request_normalization
 from mlx_vlm.utils import get_model_path
 from starlette.requests import Request
@@ -138,6 +140,36 @@ def rows_have_their_own_samplers(hits: Hits) -> Patch:
         before(ar.PromptProcessingBatch, "generate", rows),
         wrap(ar, "_sample_with_positions", sample),
     )
+
+
+@served_mend("server-draws-alike")
+def requests_without_seeds_draw_their_own(hits: Hits) -> Patch:
+    """A request that names no seed gets one of its own."""
+    seeds = random.Random()
+
+    def seeded(args: Any, request: Any, *_: Any, **__: Any) -> Any:
+        if "seed" not in request.model_fields_set:
+            hits.hit_if(args.temperature)
+            args.seed = seeds.getrandbits(32)
+        return args
+
+    return after(request_normalization, "_build_gen_args", seeded)
+
+
+@served_mend("server-min-p-ignored")
+def unlikely_tokens_are_left_out(hits: Hits) -> Patch:
+    """A request with min_p is sampled from the tokens that it leaves."""
+
+    def make(right: Right, self: Any, args: Any) -> Any:
+        sampler = right(self, args)
+        if not args.min_p or sampler is None:
+            return sampler
+        hits.hit()
+        return make_sampler(
+            temp=args.temperature, top_p=args.top_p, top_k=args.top_k, min_p=args.min_p
+        )
+
+    return wrap(generation.ResponseGenerator, "_make_sampler", make)
 
 
 @served_mend("server-stop-ignored")

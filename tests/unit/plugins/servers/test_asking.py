@@ -153,6 +153,7 @@ def test_only_reasons_that_there_are_count():
 
 
 def test_of_several_stop_sequences_none_is_known():
-    assert stopped_at(Request("a", (1,), 3, stop=((7, 8),))) == (7, 8)
-    assert stopped_at(Request("a", (1,), 3, stop=((7,), (8,)))) == ()
-    assert stopped_at(Request("a", (1,), 3)) == ()
+    assert stopped_at(Request("a", (1,), 3, stop=((7, 8),)), 0) == (7, 8)
+    several = Request("a", (1,), 3, stop=((7,), (8, 9), (6, 5)))
+    assert [stopped_at(several, count) for count in (0, 1, 2, 3)] == [(), (7,), (8, 9), ()]
+    assert stopped_at(Request("a", (1,), 3), 0) == ()

@@ -54,6 +54,13 @@ def test_a_stop_sequence_may_be_counted_or_not():
         assert said(usage, "stop", request=stopping) == wrong
 
 
+def test_each_of_several_stop_sequences_may_be_counted():
+    stopping = Request("a", (1, 2, 3), 9, stop=((7, 8), (1, 2, 3)))
+    for count, wrong in ((4, []), (6, []), (7, []), (5, ["usage.completion_tokens"])):
+        usage = {"prompt_tokens": 3, "completion_tokens": count, "total_tokens": 3 + count}
+        assert said(usage, "stop", request=stopping) == wrong
+
+
 def test_what_is_not_known_is_not_judged():
     assert said({**USAGE, "total_tokens": 7}, prompt=None, count=None) == []
 
@@ -121,7 +128,40 @@ def entry(token, logprob=-1.0, *tops):
     ],
 )
 def test_logprobs_are_of_the_tokens_that_came(entries, wrong):
-    assert [c.what for c in about_logprobs(entries, ["t1", "t2"]) if not c.holds] == wrong
+    assert wrong_in(entries) == wrong
+
+
+def wrong_in(entries, request=REQUEST):
+    return [c.what for c in about_logprobs(request, entries, ["t1", "t2"]) if not c.holds]
+
+
+def with_tops(token, logprob, **tops):
+    listed = [{"token": name, "logprob": own} for name, own in tops.items()]
+    return {"token": token, "logprob": logprob, "top_logprobs": listed}
+
+
+AMONG = "logprob of a token among its top_logprobs"
+
+
+@pytest.mark.parametrize(
+    ("second", "wrong"),
+    [
+        (with_tops(" t2", -1.0, t2=-1.0, t9=-2.0), []),
+        (with_tops("t2", -3.0, t8=-1.0, t9=-2.0), []),
+        (with_tops("t2", -1.0, t2=-1.5, t9=-2.0), [AMONG]),
+        (with_tops("t2", -1.0, t8=-0.5, t9=-2.0), [AMONG]),
+        ({"token": "t2", "logprob": -1.0}, ["tokens with top_logprobs"]),
+    ],
+)
+def test_the_likeliest_tokens_are_those_of_the_token_that_came(second, wrong):
+    asked = Request("a", (1, 2, 3), 4, asked=Asked(fields={"top_logprobs": 2}))
+    assert wrong_in([with_tops("t1", -1.0, t1=-1.0, t3=-4.0), second], asked) == wrong
+
+
+def test_logprobs_that_were_asked_for_by_number_come():
+    asked = Request("a", (1, 2, 3), 4, asked=Asked(fields={"top_logprobs": 2}))
+    assert wrong_in([], asked) == ["tokens with top_logprobs"]
+    assert wrong_in([]) == []
 
 
 def test_usage_that_was_not_asked_for_may_be_missing():

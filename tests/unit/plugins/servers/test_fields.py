@@ -1,11 +1,13 @@
 """What a request's body has beside tokens."""
 
+import msgspec
 import pytest
 
 from conformance.core.schedule import Asked, Request
+from conformance.core.token_choice import OF_SERVER, RANDOM, Processor, Sampler
 from conformance.plugins.servers.asking import Answer, Came
 from conformance.plugins.servers.claims import asked_again, memory_kept
-from conformance.plugins.servers.fields import fits_schema, further, messages
+from conformance.plugins.servers.fields import fits_schema, further, messages, question
 
 
 def text(tokens):
@@ -25,6 +27,23 @@ def test_a_schema_and_a_tool_are_asked_for_only_where_they_are_wanted():
     assert further(Request("a", (1,), 1)) == {}
     assert set(further(Request("a", (1,), 1, asked=Asked(schema=True)))) == {"response_format"}
     assert set(further(Request("a", (1,), 1, asked=Asked(tools=True)))) == {"tools"}
+
+
+def test_options_of_a_row_are_fields_of_the_request():
+    sampler = Sampler(RANDOM, {"temp": 1.5, "top_k": 3})
+    bias = Processor("library", {"logit_bias": {"7": 4.0}})
+    request = Request("a", (1,), 1, sampler=sampler, processors=(bias,), stop=((2, 3), (4,)))
+    body = question(request, "m", text, streamed=False).body
+    given = {name: body[name] for name in ("temperature", "top_k", "logit_bias", "stop")}
+    assert given == {
+        "temperature": 1.5,
+        "top_k": 3,
+        "logit_bias": {"7": 4.0},
+        "stop": ["2 3", "4"],
+    }
+    assert "seed" not in body
+    own = msgspec.structs.replace(request, sampler=Sampler(OF_SERVER, {"seed": 1}))
+    assert question(own, "m", text, streamed=False).body["seed"] == 1
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from conformance.plugins.servers.claims import about_parts, joined
 from conformance.plugins.servers.words import (
     END,
     MARKERS,
+    end_by,
     end_nowhere,
     joined_tokens,
     rename,
@@ -38,6 +39,18 @@ def test_every_class_that_transformers_takes_has_the_words(tmp_path, model_type)
     assert tokenizer.encode(text_of((5, 31, 0, 3))) == [5, 31, 0, 3]
     assert tokens_of(tokenizer.decode([5, 31, 0, 3])) == (5, 31, 0, 3)
     assert tokenizer.encode("t1 t2 \n") == [1, 2]
+
+
+@pytest.mark.parametrize("model_type", ["llama", "qwen2"])
+def test_tokens_that_end_an_answer_are_named_and_are_words_as_before(tmp_path, model_type):
+    write_tokenizer(tmp_path, 32)
+    end_by(tmp_path, (3, 7))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer.eos_token_id == 3
+    assert tokenizer.encode(text_of((31, 3, 7))) == [31, 3, 7]
+    generation = json.loads((tmp_path / "generation_config.json").read_text())
+    assert generation == {"eos_token_id": [3, 7]}
 
 
 def test_another_word_is_named():

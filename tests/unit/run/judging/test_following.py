@@ -1,15 +1,19 @@
 """Rows that draw at random are compared with single streams at their own tokens."""
 
+import dataclasses
+
 import mlx.core as mx
+import msgspec
 import numpy as np
 import pytest
 from miniatures.library import ToyLibrary, subject
 from miniatures.right import ContinuousBatching
 from miniatures.wrong import RoundsOtherwise
 
+from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Schedule
-from conformance.core.token_choice import RANDOM, Sampler
-from conformance.core.trace import Mode
+from conformance.core.token_choice import RANDOM, Processor, Sampler
+from conformance.core.trace import FinishReason, Mode
 from conformance.run.judging.judge import brief_for, judge_batched
 from conformance.run.judging.playing import play_schedule
 from conformance.scenarios import LADDER
@@ -56,6 +60,50 @@ def schedule(toy):
     return Schedule("four", (together(*rows),))
 
 
+def mixed(toy):
+    """Rows that draw beside a plain one, with a processor and with stop sequences."""
+    plain, *drawing = schedule(toy).requests
+    brief = brief_for(toy, ContinuousBatching, 0)
+    greedy = msgspec.structs.replace(plain, sampler=None)
+    stop = (brief.solo(greedy, EngineOptions()).tokens[1:2],)
+    biased = Processor("library", {"logit_bias": {"3": 4.0}})
+    rows = [
+        msgspec.structs.replace(greedy, stop=stop),
+        msgspec.structs.replace(drawing[0], processors=(biased,)),
+        msgspec.structs.replace(drawing[1], stop=tuple((token,) for token in range(*brief.tokens))),
+        *drawing[2:],
+    ]
+    return Schedule("mixed", (together(*rows),))
+
+
+def judged_mixed(engine, toy):
+    found = judge_batched(toy, engine, SCENARIO, [mixed(toy)], left_out=("*",)).findings
+    return {(finding.check, finding.request_id) for finding in found if finding.request_id}
+
+
+class ForgetsStops(ContinuousBatching):
+    def reason(self, row):
+        return FinishReason.LENGTH if len(row.produced) == row.request.max_tokens else None
+
+
+class ForgetsProcessors(ContinuousBatching):
+    def insert(self, submissions):
+        super().insert([self.without(s) for s in submissions])
+
+    def without(self, submission):
+        request = msgspec.structs.replace(submission.request, processors=())
+        return dataclasses.replace(submission, request=request)
+
+
+class ChangesPlainRows(ContinuousBatching):
+    def logprobs(self, row, scores):
+        return (
+            np.roll(super().logprobs(row, scores), 1)
+            if row.name == "r0"
+            else super().logprobs(row, scores)
+        )
+
+
 def judged(engine, toy):
     found = judge_batched(toy, engine, SCENARIO, [schedule(toy)], left_out=("*",)).findings
     return {(finding.check, finding.request_id) for finding in found if finding.request_id}
@@ -81,6 +129,19 @@ def test_a_right_engine_is_right_even_if_one_pass_is_not_the_single_stream(libra
 )
 def test_a_wrong_row_is_found(engine, found):
     assert judged(engine, subject()) == {found}
+
+
+@pytest.mark.parametrize(
+    ("engine", "found"),
+    [
+        (ContinuousBatching, set()),
+        (ForgetsStops, {("protocol", "r0"), ("protocol", "r2")}),
+        (ForgetsProcessors, {("forced", "r1")}),
+        (ChangesPlainRows, {("forced", "r0"), ("free", "r0")}),
+    ],
+)
+def test_plain_rows_beside_have_single_streams_and_all_have_processors_and_stops(engine, found):
+    assert judged_mixed(engine, subject()) == found
 
 
 def test_the_random_numbers_are_those_of_the_cases_seed():

@@ -112,6 +112,25 @@ def logprobs_of_another_row(hits: Hits) -> Patch:
     return answers(of_another(hits, "logprobs"))
 
 
+@_fault("S37.top-logprobs-of-another-row", kills=("served_traffic/logprobs",))
+def top_logprobs_of_another_row(hits: Hits) -> Patch:
+    """The likeliest tokens beside a token are those of another request."""
+    return answers(of_another(hits, "top_logprobs"))
+
+
+@_fault("S38.no-top-logprobs", kills=("served_traffic/logprobs",))
+def no_top_logprobs(hits: Hits) -> Patch:
+    """The likeliest tokens are silently left out of all answers."""
+
+    def change(pieces: Pieces) -> Pieces:
+        for piece in pieces:
+            hits.hit_if(piece.top_logprobs)
+            piece.top_logprobs = None
+            yield piece
+
+    return answers(change)
+
+
 @_fault("S7.prompt-tokens-off-by-one")
 def prompt_tokens_off_by_one(hits: Hits) -> Patch:
     """The usage of a stream counts a token too many in the prompt."""

@@ -1,0 +1,249 @@
+"""Requests to a server as many clients send them: at once, with options of their own, no seeds.
+
+What is drawn at random has no single right answer. Yet each token must be one that the request's
+options leave, and all tokens together must be as probable as they can be by chance; see the check
+``draws``. Greedy neighbours, and requests whose options leave one token, have the right answer of
+their single streams.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions
+from conformance.core.schedule import Asked, Request, Schedule, Stage
+from conformance.core.token_choice import RANDOM, Processor, Sampler
+from conformance.core.trace import FinishReason, Trace
+from conformance.scenarios.build import (
+    LONG,
+    MEDIUM,
+    SHORT,
+    TWO,
+    at_once,
+    produced,
+    text_request,
+    together,
+)
+from conformance.scenarios.choices import Seeded
+from conformance.scenarios.engine_sampling import bias
+from conformance.scenarios.scenario import Brief, Scenario, Witness
+from conformance.scenarios.served_clients import ANSWER
+from conformance.scenarios.workloads.mixing import cycled
+
+# Longer than the history that a penalty counts by default.
+_LENGTHS = (MEDIUM, LONG, SHORT, TWO, 2 * LONG)
+_LASTING = 3 * ANSWER
+# More tokens than a server decodes before it looks for new requests would make joins rare.
+_JOINS_AT = 2
+
+# By name. Those called the same but for their end are equal requests.
+_DRAWN: dict[str, dict[str, float]] = {
+    "plain 1": {"temp": 1.0},
+    "plain 2": {"temp": 1.0},
+    "hot 1": {"temp": 2.0},
+    "hot 2": {"temp": 2.0},
+    "cold": {"temp": 0.3},
+    "of two": {"temp": 2.0, "top_k": 2},
+    "of five": {"temp": 2.0, "top_k": 5},
+    "nucleus": {"temp": 1.0, "top_p": 0.5},
+    "likely": {"temp": 2.0, "min_p": 0.3},
+}
+# Excludes the likeliest tokens where several are likely.
+_XTC = {"temp": 1.0, "xtc_probability": 1.0, "xtc_threshold": 0.02}
+# These leave the likeliest token alone.
+_SURE: dict[str, dict[str, float]] = {
+    "of one": {"temp": 1.5, "top_k": 1},
+    "surest": {"temp": 2.0, "top_p": 0.001},
+    "as likely": {"temp": 2.0, "min_p": 1.0},
+}
+_REPEATED = Processor("library", {"repetition_penalty": 1.4, "repetition_context_size": 128})
+_COUNTED = Processor("library", {"frequency_penalty": 0.9})
+_PRESENT = Processor("library", {"presence_penalty": 1.5})
+
+
+def _schedules(brief: Brief) -> list[Schedule]:
+    return [_options(brief), _ends(brief), _logprobs(brief)]
+
+
+def _options(brief: Brief) -> Schedule:
+    """Sampled and greedy requests with options of every kind; half of them join the others."""
+    choices = Seeded(brief.seed, 6)
+    greedy = list(_greedy(brief))
+    solos = [brief.solo(row, EngineOptions()).tokens for row in greedy]
+    low, high = brief.tokens
+    end = next(t for t in range(low, high) if not any(t in tokens for tokens in solos))
+    rows = [*greedy, *_drawing(brief)]
+    order = cycled(choices, range(1, len(rows)), len(rows) - 1)
+    rows = [replace(rows[at], stop=((end,),)) for at in (0, *order)]
+    half = len(rows) // 2
+    arrivals = (
+        together(*rows[:half]),
+        together(*rows[half:], when=produced(rows[0].request_id, _JOINS_AT)),
+    )
+    options = EngineOptions(busy=True, prefill_batch_size=half, stop=((end,),))
+    return Schedule("options", arrivals, options=options)
+
+
+def _greedy(brief: Brief) -> Iterator[Request]:
+    """Requests with a right answer; the first lasts."""
+    low, high = brief.tokens
+    only = Processor("library", {"logit_bias": {str((low + high) // 2): 100.0}})
+    found: dict[str, dict[str, Any]] = {
+        "greedy": {},
+        "other": {},
+        "biased": {"processors": (bias(brief, 1),)},
+        "biased otherwise": {"processors": (bias(brief, 2),)},
+        "one word": {"processors": (only,)},
+        "unrepeated": {"processors": (_REPEATED,)},
+        "counted": {"processors": (_COUNTED,)},
+        "present": {"processors": (_PRESENT,)},
+        "all": {"processors": (bias(brief, 3), _REPEATED, _PRESENT, _COUNTED)},
+        **{name: {"sampler": Sampler("library", args)} for name, args in _SURE.items()},
+    }
+    lengths = itertools.cycle(_LENGTHS)
+    for at, (name, more) in enumerate(found.items()):
+        most = _LASTING if at == 0 else 1 if name == "other" else ANSWER - at % 5
+        asked = Asked(streamed=at % 3 != 2)
+        length = next(lengths)
+        yield text_request(brief, name, length, variant=at, max_tokens=most, asked=asked, **more)
+
+
+def _drawing(brief: Brief) -> Iterator[Request]:
+    """Requests that draw their tokens at random."""
+    processors = {"drawn with a bias": bias(brief, 4), "drawn unrepeated": _REPEATED}
+    found = _DRAWN | {name: {"temp": 1.5} for name in processors}
+    if brief.library == "mlx_lm":  # the server of no other library has XTC
+        found["xtc"] = _XTC
+    lengths = itertools.cycle(_LENGTHS)
+    for at, (name, args) in enumerate(found.items()):
+        equal = name[-1].isdigit()
+        yield text_request(
+            brief,
+            name,
+            SHORT if equal else next(lengths),
+            variant=0 if equal else 20 + at,
+            max_tokens=ANSWER if name in processors else 2 * ANSWER,
+            sampler=Sampler(RANDOM, args),
+            processors=(processors[name],) if name in processors else (),
+            asked=Asked(streamed=at % 3 != 2),
+        )
+
+
+def _ends(brief: Brief) -> Schedule:
+    """Answers that end by one of several stop strings, by one of two end tokens, or by limit."""
+    lengths = (MEDIUM, LONG, SHORT, TWO, MEDIUM, LONG, SHORT, TWO)
+    names = (
+        "first of three",
+        "last of three",
+        "earlier",
+        "later",
+        "none",
+        "end",
+        "other end",
+        "one",
+    )
+    rows = [
+        text_request(
+            brief,
+            name,
+            length,
+            variant=30 + at,
+            max_tokens=1 if name == "one" else ANSWER,
+            asked=Asked(streamed=at % 3 != 2),
+        )
+        for at, (name, length) in enumerate(zip(names, lengths, strict=True))
+    ]
+    tokens = [brief.solo(row, EngineOptions()).tokens for row in rows]
+    others = {token for own in tokens[:5] for token in own} | set(tokens[7])
+    one = _new(tokens[5], others)
+    other = _new(tokens[6], others | set(tokens[5]))
+    ends = ((one,), (other,))
+    stops = [_stops(brief, name, own) for name, own in zip(names, tokens, strict=True)]
+    given = [
+        # A client does not see which end token it was: the first is taken, and must be the one.
+        replace(row, stop=(*stop, *sorted(ends, key=lambda end: (*own, *end).index(end[0]))))
+        for row, stop, own in zip(rows, stops, tokens, strict=True)
+    ]
+    return at_once("ends", *given, options=EngineOptions(busy=True, stop=ends))
+
+
+def _new(tokens: Sequence[int], taken: set[int]) -> int:
+    """The first token after a few that is none of the others; the last if there is none."""
+    return next((t for t in tokens[4:] if t not in taken), tokens[-1])
+
+
+def _stops(brief: Brief, name: str, tokens: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Stop sequences of unequal lengths: a client knows which ended an answer by its length."""
+    low, high = brief.tokens
+    never = next(t for t in range(high - 1, low, -1) if t not in tokens)
+    early, late = tuple(tokens[2:4]), tuple(tokens[10:13])
+    begun, nowhere = (*tokens[:1], never, never), (never, never, *tokens[:2])
+    found = {
+        "first of three": (early, begun, nowhere),
+        "last of three": (begun, nowhere, early),
+        "earlier": (late, early),
+        "later": (early, late),
+        "none": (begun, nowhere),
+    }
+    return found.get(name, ())
+
+
+def _logprobs(brief: Brief) -> Schedule:
+    """Logprobs of the likeliest tokens, of streams and of answers in one piece, next to others."""
+    rows = [
+        text_request(
+            brief,
+            f"r{at}",
+            length,
+            variant=40 + at,
+            max_tokens=ANSWER // 2,
+            asked=Asked(streamed=at % 2 == 0, fields={"top_logprobs": 2 + at}),
+        )
+        for at, length in enumerate((MEDIUM, LONG, SHORT, TWO))
+    ]
+    return at_once("logprobs", *rows, options=EngineOptions(busy=True))
+
+
+def _beside_others(trace: Trace) -> bool:
+    """Whether drawn answers, and others whose tokens are known, were on their way at once."""
+    drawn = {request.request_id: request.random for request in trace.schedule.requests}
+    return any(
+        {drawn[name] for name in step.in_stage(Stage.DECODE)} == {True, False}
+        for step in trace.steps
+    )
+
+
+def _differ(trace: Trace) -> bool:
+    """Whether equal requests had different answers."""
+    names = {r.request_id for r in trace.schedule.requests}
+    pairs = [(name, f"{name[:-1]}2") for name in names if name.endswith(" 1")]
+    return any(trace.stream(one).tokens != trace.stream(other).tokens for one, other in pairs)
+
+
+def _ended(trace: Trace) -> bool:
+    """Whether answers ended by a stop string, by each end token, and by their limits."""
+    ends = {"later", "earlier", "end", "other end"}
+    reasons = {
+        r.request_id: trace.stream(r.request_id).finish_reason for r in trace.schedule.requests
+    }
+    stopped = {name for name, reason in reasons.items() if reason is FinishReason.STOP}
+    return stopped >= ends and FinishReason.LENGTH in reasons.values()
+
+
+SERVED_TRAFFIC = Scenario(
+    "served_traffic",
+    365,
+    "requests with options of their own and without seeds, beside greedy ones",
+    frozenset({Capability.SERVED, Capability.SAMPLERS, Capability.PROCESSORS, Capability.STOP}),
+    _schedules,
+    (
+        Witness("drawn answers beside others", _beside_others).shown_in("options"),
+        Witness("equal requests with different answers", _differ).shown_in("options"),
+        Witness("answers that end in every way", _ended).shown_in("ends"),
+    ),
+)
