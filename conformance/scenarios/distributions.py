@@ -27,10 +27,13 @@ _PLAIN = EngineOptions(prefill_batch_size=_ROWS, completion_batch_size=_ROWS)
 
 
 def _distributions(brief: Brief) -> list[Schedule]:
-    """All rows with the engine's sampler; each with its own; rows of both kinds that join late."""
+    """One sampler for all rows, without filters and with; one for each row; rows that join late."""
     plain, warm = _rows(brief, _SAMPLER), _rows(brief, _WARM)
-    filtered = replace(_PLAIN, sampler=_FILTERED)
-    schedules = [at_once("shared", *_rows(brief, _FILTERED), options=filtered)]
+    default = replace(_PLAIN, sampler=_SAMPLER)
+    schedules = [
+        at_once("shared", *plain, options=default),
+        at_once("filtered", *_rows(brief, _FILTERED), options=replace(_PLAIN, sampler=_FILTERED)),
+    ]
     if Capability.SAMPLERS in brief.capabilities:
         schedules.append(at_once("own", *plain, options=_PLAIN))
     if Capability.LATE_JOIN in brief.capabilities:
@@ -41,7 +44,7 @@ def _distributions(brief: Brief) -> list[Schedule]:
         half = _ROWS // 2
         arrivals = (together(*rows[:half]), together(*rows[half:], when=produced("r0", 2)))
         # mlx-vlm waits for as many free rows as are prefilled at once.
-        options = replace(_PLAIN, sampler=_SAMPLER, prefill_batch_size=half)
+        options = replace(default, prefill_batch_size=half)
         schedules.append(Schedule("late", arrivals, options=options))
     return schedules
 

@@ -140,12 +140,12 @@ def least_share_of_all_rows(hits: Hits) -> Patch:
 @_drawn(
     "F2.least-share-of-many-rows",
     source="a review: rows that share a sampler",
-    kills=("distributions/shared", "marathon/many"),
+    kills=("distributions/filtered", "marathon/many"),
 )
 def least_share_of_many_rows(hits: Hits) -> Patch:
     """With more than eight rows, min-p measures each token by the first row's likeliest one."""
 
-    def apply(right: Right, logprobs: mx.array, share: float, *args: Any) -> mx.array:
+    def apply(right: Right, logprobs: mx.array, share: float, *args: Any) -> Any:
         if logprobs.shape[0] <= 8:
             return right(logprobs, share, *args)
         hits.hit()
@@ -352,7 +352,7 @@ def random_numbers_come_again(hits: Hits) -> Patch:
     def step(right: Right, self: Any) -> Any:
         self._numbered = getattr(self, "_numbered", -1) + 1
         if self._numbered == 0:
-            self._numbers = int(mx.random.randint(0, 1 << 30).item())
+            self._numbers = mx.random.randint(0, 1 << 30).item()
         hits.hit_if(self._numbered >= 16)
         mx.random.seed(self._numbers + self._numbered % 16)
         return right(self)
