@@ -14,11 +14,16 @@ from conformance.core.library_source import versions_of
 def device_name() -> str:
     """The device and its chip, for example ``cpu (AMD EPYC)`` or ``gpu (Apple M4, TF32)``."""
     device = mx.default_device()
-    kind = "gpu" if device.type == mx.DeviceType.gpu else "cpu"
+    kind = "cpu" if on_cpu() else "gpu"
     info = mx.device_info(device) if hasattr(mx, "device_info") else {}
     chip = info.get("device_name") or platform.machine()
     reduced = kind == "gpu" and os.environ.get("MLX_ENABLE_TF32") != "0"
     return f"{kind} ({chip}{', TF32' if reduced else ''})"
+
+
+def on_cpu() -> bool:
+    """Whether models run on the CPU."""
+    return bool(mx.default_device().type == mx.DeviceType.cpu)
 
 
 def use_cpu() -> None:
@@ -35,7 +40,7 @@ def check_gpu() -> None:
     Raises:
         ConformanceError: they run on the CPU.
     """
-    if mx.default_device().type != mx.DeviceType.gpu:
+    if on_cpu():
         raise ConformanceError(
             "--devices: mlx computes on the CPU here: its CUDA library is installed, and the one "
             "for CPUs was written over it; docs/ci.md says how both are installed"

@@ -1,8 +1,8 @@
 """Half precision: what the noise of one step hides shows in a batch of one, or in the mean.
 
-In bfloat16 the noise of a step may be 0.3 nats. But a batch of one computes what the single stream
-computes, in arrays of the same shapes, so that not a bit may differ; and rounding errors have both
-signs, so that over many rows their mean is near zero.
+In bfloat16 the noise of a step may be 0.3 nats. But on a CPU a batch of one computes what the
+single stream computes, in arrays of the same shapes, so that not a bit may differ; and rounding
+errors have both signs, so that over many rows their mean is near zero.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _bits(play: Play, trace: Trace, errors: Mapping[str, np.ndarray]) -> Iterato
         got, want = trace.stream(name), play.want[name]
         request, options = play.schedule.request(name), play.schedule.options
         other_shapes = request.continues or request.media or options.kv or options.prefix_caching
-        if got.logprobs is None or other_shapes:
+        if got.logprobs is None or other_shapes or not play.same_calls:
             continue
         assert want.logprobs is not None
         steps = common_steps(got, want)

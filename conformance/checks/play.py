@@ -34,6 +34,8 @@ class Play:
             layer, as ``CachedLayer.dtypes``; empty if unknown.
         engine: the name of the engine.
         dtype: the model's.
+        same_calls: whether a batch of one calls what a single stream calls. On a GPU, attention
+            with an array as its mask is another kernel than attention that is causal by name.
         plain: a run of an equal schedule without quantization, if there is one.
         alone: how often the host reads arrays in a step of the single stream; ``None`` if the
             schedule does not request it.
@@ -56,6 +58,7 @@ class Play:
     policy: np.ndarray | Failure | None = None
     engine: str = ""
     dtype: str = "float32"
+    same_calls: bool = True
     plain: Trace | None = None
     alone: float | None = None
     drafted_alone: Callable[[Trace, str], tuple[tuple[Round, ...], ...]] = lambda *_: ()

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from conformance.backend import random_state
+from conformance.backend.device import on_cpu
 from conformance.checks import Play
 from conformance.checks.forced import measure
 from conformance.checks.stability import same_bits
@@ -113,6 +114,7 @@ def play_schedule(
             dtypes=_dtypes(subject, single, traces[0]),
             engine=engine.name,
             dtype=oracle.dtype,
+            same_calls=on_cpu(),
             alone=_alone(subject, schedule),
             drafted_alone=drafted_alone,
             policy=_policy(subject, schedule, want) if traces[0].failure is None else None,

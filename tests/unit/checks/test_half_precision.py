@@ -1,0 +1,48 @@
+"""What is accused only in half precision: bits of a batch of one, and errors of one sign."""
+
+import pytest
+from miniatures.plays import NOISE, Script
+
+from conformance.checks.half_precision import check_half_precision
+
+
+def script(dtype="bfloat16", **kind):
+    made = Script(**kind)
+    made.dtype = dtype
+    return made
+
+
+@pytest.mark.parametrize("kind", [{"alone": True}, {"rows": 12}])
+def test_a_right_play_has_no_finding(kind):
+    assert check_half_precision(script(**kind).play()) == []
+
+
+def one_bit(made):
+    made.forced.move("a", 3, 0.5 * NOISE)
+    return made
+
+
+def test_a_batch_of_one_is_its_single_stream_to_the_bit():
+    (found,) = check_half_precision(one_bit(script(alone=True)).play())
+    assert (found.request_id, found.step) == ("a", 3)
+    assert found.what.endswith("8 logprobs differ at output token 3")
+
+
+def test_float32_has_less_noise_and_other_kernels_other_bits():
+    assert check_half_precision(one_bit(script("float32", alone=True)).play()) == []
+    assert check_half_precision(one_bit(script(alone=True)).play(same_calls=False)) == []
+
+
+def cold(rows, signs):
+    made = script("float16", rows=rows)
+    for row in range(rows):
+        for step in range(5):
+            made.forced.move(f"r{row}", step, signs[row % len(signs)] * (1 + row / 100) * 1e-3)
+    return made
+
+
+def test_errors_of_one_sign_are_a_bias():
+    (found,) = check_half_precision(cold(12, [1]).play())
+    assert found.what.startswith("the chosen tokens' logprobs are +0.00105")
+    assert check_half_precision(cold(12, [1, -1]).play()) == []
+    assert check_half_precision(cold(11, [1]).play()) == [], "too few rows"
