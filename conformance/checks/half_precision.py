@@ -19,7 +19,6 @@ from conformance.core.verdict import Finding, Verdict
 # Rows whose errors are independent, at least, and how many standard errors their mean may be from
 # zero. Right runs stayed below 2; t of 12 rows exceeds 10 once in a million times.
 _ROWS, _MOST = 12, 10.0
-_CHECK = "half_precision"
 
 
 def check_half_precision(play: Play) -> list[Finding]:
@@ -61,7 +60,7 @@ def _bits(play: Play, trace: Trace, errors: Mapping[str, np.ndarray]) -> Iterato
             step = int(apart.any(axis=-1).argmax())
             yield Finding(
                 Verdict.DRIFT,
-                _CHECK,
+                "half_precision",
                 f"a batch of one is not its single stream to the bit: {apart[step].sum()} logprobs "
                 f"differ at output token {step}",
                 schedule=play.schedule.name,
@@ -83,7 +82,7 @@ def _bias(play: Play, trace: Trace, errors: Mapping[str, np.ndarray]) -> Iterato
     if abs(off) > _MOST * error:
         yield Finding(
             Verdict.DRIFT,
-            _CHECK,
+            "half_precision",
             f"the chosen tokens' logprobs are {off:+.3g} nats off in the mean of {len(means)} rows",
             schedule=play.schedule.name,
             mode=trace.mode,

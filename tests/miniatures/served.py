@@ -171,7 +171,8 @@ class Served:
     def logprobs(self, word):
         if not word:
             return None
-        return {"content": [{"token": word, "logprob": -0.25, "top_logprobs": []}]}
+        own = {"token": word, "logprob": -0.25}
+        return {"content": [own | {"top_logprobs": [own]}]}
 
     def streamed(self, row, write):
         """Write the pieces of an answer; the first that cannot be written is a client that left."""

@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 
 from conformance.backend import random_state
-from conformance.backend.device import on_cpu
 from conformance.checks import Play
 from conformance.checks.forced import measure
 from conformance.checks.stability import same_bits
@@ -114,7 +113,7 @@ def play_schedule(
             dtypes=_dtypes(subject, single, traces[0]),
             engine=engine.name,
             dtype=oracle.dtype,
-            same_calls=on_cpu(),
+            same_calls=_on_cpu(),
             alone=_alone(subject, schedule),
             drafted_alone=drafted_alone,
             policy=_policy(subject, schedule, want) if traces[0].failure is None else None,
@@ -195,6 +194,12 @@ def _follows(play: Play) -> bool:
 
 # Tokens of two single streams: both make the same reads before the first token, which cancel.
 _FEW, _MORE = 4, 20
+
+
+def _on_cpu() -> bool:
+    from conformance.backend.device import on_cpu  # noqa: PLC0415 - imports mlx
+
+    return on_cpu()
 
 
 def _alone(subject: Subject, schedule: Schedule) -> float | None:

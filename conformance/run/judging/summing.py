@@ -58,15 +58,18 @@ def result_of(
 
 
 def _kept(findings: Sequence[Finding]) -> list[Finding]:
-    """As many findings as a result holds: the worst of each schedule, then the worst of the rest.
+    """As many findings as a result holds: the worst of each schedule and check, then of the rest.
 
-    The many findings of a known defect must not displace the only finding of another schedule.
+    The many findings of a known defect must not displace the only finding of another schedule, nor
+    the only one of another check.
     """
     first: dict[str, int] = {}
+    by_check: dict[tuple[str, str], int] = {}
     for index, finding in enumerate(findings):
         first.setdefault(finding.schedule, index)
-    others = [index for index in range(len(findings)) if index not in first.values()]
-    chosen = sorted([*first.values(), *others][:MOST_FINDINGS])
+        by_check.setdefault((finding.schedule, finding.check), index)
+    order = dict.fromkeys([*first.values(), *by_check.values(), *range(len(findings))])
+    chosen = sorted(list(order)[:MOST_FINDINGS])
     return [findings[index] for index in chosen]
 
 

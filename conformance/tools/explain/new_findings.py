@@ -21,9 +21,12 @@ def new_findings(baseline: CaseResult, evidence: Iterable[Finding]) -> tuple[Fin
     """The findings of ``evidence`` that ``baseline`` lacks, without the good ones.
 
     A result carries only its most severe findings. A finding that the baseline may have omitted
-    for this reason counts as new only if its schedule was good in the baseline.
+    for this reason counts as new only if its schedule was good in the baseline, or no finding of
+    its check is there: the worst of each check in each schedule is kept.
     """
     had = {_sign(finding) for finding in baseline.evidence}
+    checked = {(finding.schedule, finding.check) for finding in baseline.evidence}
+    whole = len(checked) < MOST_FINDINGS
     good = {schedule.name for schedule in baseline.schedules if schedule.verdict.good}
     least = _least_reported(baseline)
     return tuple(
@@ -31,7 +34,11 @@ def new_findings(baseline: CaseResult, evidence: Iterable[Finding]) -> tuple[Fin
         for finding in evidence
         if not finding.verdict.good
         and _sign(finding) not in had
-        and (finding.verdict.severity > least or finding.schedule in good)
+        and (
+            finding.verdict.severity > least
+            or finding.schedule in good
+            or (whole and (finding.schedule, finding.check) not in checked)
+        )
     )
 
 
