@@ -74,8 +74,11 @@ def _bits(play: Play, trace: Trace, errors: Mapping[str, np.ndarray]) -> Iterato
 
 
 def _bias(play: Play, trace: Trace, errors: Mapping[str, np.ndarray]) -> Iterator[Finding]:
-    """Errors of one sign, where none is too large by itself."""
-    means = np.array([found.mean() for found in errors.values()])
+    """Errors of one sign, where none is too large by itself. Equal prompts count as one row."""
+    rows: dict[tuple[int, ...], list[float]] = {}
+    for name, found in errors.items():
+        rows.setdefault(play.schedule.request(name).prompt, []).append(float(found.mean()))
+    means = np.array([np.mean(row) for row in rows.values()])
     if len(means) < _ROWS or not np.isfinite(means).all():
         return
     off, error = float(means.mean()), float(means.std(ddof=1) / np.sqrt(len(means)))

@@ -1,9 +1,13 @@
 """What is accused only in half precision: bits of a batch of one, and errors of one sign."""
 
+import dataclasses
+
+import msgspec
 import pytest
 from miniatures.plays import NOISE, Script
 
 from conformance.checks.half_precision import check_half_precision
+from conformance.core.schedule import Arrival
 
 
 def script(dtype="bfloat16", **kind):
@@ -46,3 +50,14 @@ def test_errors_of_one_sign_are_a_bias():
     assert found.what.startswith("the chosen tokens' logprobs are +0.00105")
     assert check_half_precision(cold(12, [1, -1]).play()) == []
     assert check_half_precision(cold(11, [1]).play()) == [], "too few rows"
+
+
+def test_rows_of_one_prompt_have_one_error():
+    made = cold(24, [1])
+    requests = [
+        msgspec.structs.replace(r, prompt=(1, 2, at % 11))
+        for at, r in enumerate(made.schedule.requests)
+    ]
+    schedule = msgspec.structs.replace(made.schedule, arrivals=(Arrival(tuple(requests)),))
+    assert len(check_half_precision(made.play())) == 1
+    assert check_half_precision(dataclasses.replace(made.play(), schedule=schedule)) == []
