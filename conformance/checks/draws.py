@@ -46,12 +46,14 @@ class Draw:
         logits: float32 ``[vocab]``, the oracle's logprobs by the temperature, without the tokens
             that the request's options exclude; not normalised.
         share: a random number in 0..1, which places the draw within its token's probability.
+        sure: no token is so near a filter's border that the noise decides whether it is left.
     """
 
     row: str
     token: int
     logits: np.ndarray
     share: float
+    sure: bool = True
 
     @property
     def probs(self) -> np.ndarray:
@@ -91,8 +93,10 @@ def check_draws(play: Play) -> list[Finding]:
     for moment in moments:
         for draw in moment:
             rows.setdefault(draw.row, []).append(draw)
-    everything = [draw for moment in moments for draw in moment]
     excluded = [found for row in rows.values() if (found := _excluded(play, row)) is not None]
+    moments = [[draw for draw in moment if draw.sure] for moment in moments]
+    rows = {name: [draw for draw in row if draw.sure] for name, row in rows.items()}
+    everything = [draw for moment in moments for draw in moment]
     tests = {
         "tokens are not drawn by the probabilities of their rows": fits(everything, rows.values()),
         "rows do not draw independently of each other": depend(moments),
@@ -159,8 +163,8 @@ def drawn(play: Play, trace: Trace) -> list[list[Draw]]:
             made[name], within[name] = at + 1, again + 1
             table = play.want[name].logprobs if name in random else None
             if table is not None and at < len(table):
-                logits = _logits(play, random[name], table[at], at, event.token)
-                draw = Draw(name, event.token, logits, noise.uniform())
+                logits, sure = _logits(play, random[name], table[at], at, event.token)
+                draw = Draw(name, event.token, logits, noise.uniform(), sure)
                 moments.setdefault((step.index, again), []).append(draw)
                 numbered.setdefault(at, []).append(draw)
     if all(len(moment) == 1 for moment in moments.values()):
@@ -168,21 +172,28 @@ def drawn(play: Play, trace: Trace) -> list[list[Draw]]:
     return [moments[at] for at in sorted(moments)]
 
 
-def _logits(play: Play, request: Request, row: np.ndarray, at: int, token: int) -> np.ndarray:
-    """What the row's output token ``at`` is drawn by; the noise is measured only if need be."""
+def _logits(
+    play: Play, request: Request, row: np.ndarray, at: int, token: int
+) -> tuple[np.ndarray, bool]:
+    """What the row's output token ``at`` is drawn by, and whether that is sure.
+
+    The noise is measured only if need be.
+    """
     assert request.sampler is not None
     args = request.sampler.args
     temperature = np.float32(args["temp"])
     if len(args) == 1:
-        return np.asarray(row / temperature)
+        return np.asarray(row / temperature), True
+    sampler = Sampler("library", args)
     for envelope in (play.floor, play.envelope):
         full = numerics.FACTOR * float(envelope(request.request_id).full[at])
-        left = drawable(Sampler("library", args), row, full)
+        left = drawable(sampler, row, full)
+        sure = bool((left == drawable(sampler, row, 0.0)).all())
         if args.get("xtc_probability"):  # what ends any answer is never removed
             left[_ends(play)] = True
         if left[token]:
             break
-    return np.where(left, row / temperature, -np.inf)
+    return np.where(left, row / temperature, -np.inf), sure
 
 
 def _ends(play: Play) -> list[int]:

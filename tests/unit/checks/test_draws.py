@@ -54,6 +54,17 @@ def play(choose=None, *, temp=1.0, at_once=False, **filters):
     return dataclasses.replace(script, schedule=schedule, traces=(trace,), want=want, **exact)
 
 
+def test_draws_whose_filters_the_noise_decides_prove_nothing():
+    made = play(**FILTERS)
+    noisy = {name: lambda _: flat_envelope(STEPS, 0.3) for name in ("floor", "envelope")}
+    noisy = dataclasses.replace(made, **noisy)
+    assert check_draws(noisy) == []
+    unsure = [draw.sure for moment in drawn(noisy, noisy.traces[0]) for draw in moment]
+    assert not all(unsure)
+    sure = [draw.sure for moment in drawn(made, made.traces[0]) for draw in moment]
+    assert all(sure)
+
+
 def failed_tests(choose, **more):
     return [finding.what.partition(":")[0] for finding in check_draws(play(choose, **more))]
 
