@@ -172,23 +172,19 @@ class TakesTwinsForOne(ContinuousBatching):
         row = super().row(submission)
         prompt = submission.request.prompt
         if len(prompt) > 8:
-            row.todo = list(self.prompts.setdefault((len(prompt), prompt[:8]), prompt))
+            key = len(prompt), self.of(prompt)
+            row.todo = list(self.prompts.setdefault(key, prompt))
         return row
 
+    def of(self, prompt):
+        return prompt[:8]
 
-class TakesOrdersForOne(ContinuousBatching):
+
+class TakesOrdersForOne(TakesTwinsForOne):
     """Prompts of one length and one sum are one prompt."""
 
-    def __init__(self, model, options):
-        super().__init__(model, options)
-        self.prompts = {}
-
-    def row(self, submission):
-        row = super().row(submission)
-        prompt = submission.request.prompt
-        if len(prompt) > 8:
-            row.todo = list(self.prompts.setdefault((len(prompt), sum(prompt)), prompt))
-        return row
+    def of(self, prompt):
+        return sum(prompt)
 
 
 class CountsTo512(ContinuousBatching):
