@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from conformance.core.kernel_caches import OwnKernels
+from conformance.core.kernel_header import compile_header
 from conformance.core.watched_child import end_with_parent
 
 ASKED, ANSWER = "asked", "answer"
@@ -18,6 +19,7 @@ ASKED, ANSWER = "asked", "answer"
 def main(folder: Path, parent: int) -> None:
     """Do the work, and leave the result in the folder."""
     end_with_parent(parent)
+    compile_header()
     kernels = OwnKernels(folder / "kernels")
     work, item = pickle.loads((folder / ASKED).read_bytes())
     part = folder / f"{ANSWER}.part"

@@ -76,6 +76,8 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     if options.suite_selected(config):
         options.use_devices(config)
         options.prepare_distribution(config)
+        if not options.is_worker(config):
+            importlib.import_module("conformance.core.kernel_header").compile_header()
     code = yield
     if (end := config.stash.get(options.END, None)) is not None:
         end.note(int(code or 0))
