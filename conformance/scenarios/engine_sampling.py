@@ -42,12 +42,28 @@ def schedules(brief: Brief) -> list[Schedule]:
     return [make(brief) for make in makers]
 
 
+_HISTORY = 128
+
+
 def bias(brief: Brief, number: int) -> Processor:
     """A processor that ignores the history: it favours some tokens, others for other numbers."""
     low, high = brief.tokens
     count = high - low
     liked = {low + (count * part // 16 + number) % count for part in range(16)}
     return Processor("library", {"logit_bias": {str(token): 4.0 for token in sorted(liked)}})
+
+
+def penalties(brief: Brief, number: int) -> tuple[tuple[Processor, ...], ...]:
+    """Lists of processors; of four kinds, and others for other numbers.
+
+    A penalty's history is longer than the default, and than 64 tokens.
+    """
+    size = {"repetition_context_size": _HISTORY}
+    repeated = Processor("library", {"repetition_penalty": 1.2 + number / 20} | size)
+    counted = Processor(
+        "library", {"frequency_penalty": 0.3 + number / 25, "presence_penalty": 0.2}
+    )
+    return ((repeated,), (counted,), (bias(brief, number),), (bias(brief, number), repeated))
 
 
 def _processors_leave(brief: Brief) -> Schedule:

@@ -20,7 +20,7 @@ from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import gone, produced, text_request, together
 from conformance.scenarios.choices import Choices, Seeded
-from conformance.scenarios.engine_sampling import BEST, bias
+from conformance.scenarios.engine_sampling import BEST, SECOND, bias, penalties
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.workloads.mixing import cycled, near_twin, stopping
 
@@ -38,6 +38,7 @@ _RUNNER, _RIVAL = (67, 541), (521, 87)
 _GROUPS, _LAST = (9, 1, 26, 3, 12, 2, 5, 9, 1, 17, 3, 7, 8, 12), 9
 _OPTIONS = EngineOptions(completion_batch_size=26, prefill_batch_size=11)
 # Before them come so many of one token, so that what is kept by a request's number is past 256.
+# One call inserts them; every third, fifth and seventh differs from the others.
 _TINY = 260
 # Takes the likeliest token, which each filter leaves alone, if it looks at the row's own logprobs.
 _FILTERED = replace(BEST, args=BEST.args | {"min_p": 0.9})
@@ -83,9 +84,13 @@ def _many(brief: Brief) -> Schedule:
     sampler = _FILTERED if Capability.DEFAULTS in brief.capabilities else None
     options = replace(_OPTIONS, sampler=sampler)
     tiny = [
-        text_request(brief, f"t{n}", 1, variant=n % 16, max_tokens=1, sampler=sampler)
+        text_request(brief, f"t{n}", 1, variant=n % 16, max_tokens=1 + n % 3 // 2, sampler=sampler)
         for n in range(_TINY)
     ]
+    if Capability.SAMPLERS in brief.capabilities:
+        tiny[::5] = [replace(row, sampler=SECOND) for row in tiny[::5]]
+    if Capability.PROCESSORS in brief.capabilities:
+        tiny[3::7] = [replace(row, processors=(bias(brief, 1),)) for row in tiny[3::7]]
     runner, rival = (
         text_request(brief, name, fitting(length), max_tokens=fitting(limit), sampler=sampler)
         for name, (length, limit) in (("runner", _RUNNER), ("rival", _RIVAL))
@@ -140,7 +145,8 @@ def _rows(
         rows[_SAMPLED:] = [_sampling(choices, row, i) for i, row in enumerate(rows[_SAMPLED:])]
     if Capability.PROCESSORS in brief.capabilities:
         rows[_SAMPLED::2] = [
-            replace(row, processors=(bias(brief, i),)) for i, row in enumerate(rows[_SAMPLED::2])
+            replace(row, processors=choices.pick(penalties(brief, i % 16)))
+            for i, row in enumerate(rows[_SAMPLED::2])
         ]
     if Capability.STOP in brief.capabilities:
         stops = stopping(brief, choices, options)

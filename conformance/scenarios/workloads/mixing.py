@@ -25,6 +25,10 @@ Dress = Callable[[Request, bool], Request]
 _ENOUGH = 5
 # Steps after its arrival at which a single row is removed at the latest.
 _LATEST = 4
+# Steps more than the largest limit for which a row decodes that is removed as the last.
+_ALONE = 12
+# Of as many and one kinds of stop sequences, the last has so many that never match.
+_KINDS, _MANY = 6, 11
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Scale:
         lasting: the first row's limit; all of the first half arrives while it decodes.
         one_padded: the second half has prompts of one length, but for one that is shorter, and is
             left alone at last.
+        emptied: the last row of the first half does not end; it is removed when all others have
+            ended, so that the engine is idle because of a removal.
     """
 
     first: int
@@ -49,6 +55,7 @@ class Scale:
     limits: tuple[int, int]
     lasting: int
     one_padded: bool = False
+    emptied: bool = False
 
 
 def traffic(
@@ -76,7 +83,11 @@ def traffic(
         return Schedule(name, (together(*given),), options=options)
     early, late = given[: scale.first], given[scale.first :]
     arrivals, removals = _timeline(choices, scale, early, removed)
-    arrivals.append(together(*late, when=gone(early[-1].request_id)))
+    last, emptied = early[-1], scale.emptied and Capability.CANCEL in brief.capabilities
+    if emptied:
+        when = produced(last.request_id, last.max_tokens - 1)
+        removals.append(Removal((last.request_id,), when))
+    arrivals.append(together(*late, when=gone(last.request_id, removed=emptied)))
     return Schedule(name, tuple(arrivals), tuple(removals), options=options)
 
 
@@ -102,7 +113,7 @@ def draw_rows(brief: Brief, choices: Choices, scale: Scale) -> list[Request]:
         lengths[scale.first + 1], limits[scale.first + 1] = room // 3, high
     base, third, mirrored = scale.first, scale.first + 2, count - 1
     lengths[base] = max(lengths[base], min(room, _ENOUGH))
-    limits[0], limits[scale.first - 1] = scale.lasting, high
+    limits[0], limits[scale.first - 1] = scale.lasting, high + _ALONE * scale.emptied
     rows = [
         text_request(brief, f"r{i}", length, variant=i, max_tokens=limits[i])
         for i, length in enumerate(lengths)
@@ -186,13 +197,14 @@ def stopping(
     """Gives most rows one to six stop sequences: one that ends it, among others that never match.
 
     It has one to six tokens of the row's own output, and ends it at any of its tokens. Others begin
-    or end like it. Other rows have those of the engine, or none; so have the rows ``by_engine``,
-    and a row that ends with its first token anyway.
+    or end like it. Some rows have many, of which it is the last. Other rows have those of the
+    engine, or none; so have the rows ``by_engine``, and a row that ends with its first token
+    anyway.
     """
     low, high = brief.tokens
 
     def dress(request: Request, lasts: bool) -> Request:  # noqa: FBT001 - see Dress
-        kind = choices.integer(0, 6)
+        kind = choices.integer(0, _KINDS)
         plain = kind < 3 or request.max_tokens == 1 or request.request_id in by_engine
         if plain and not (lasts and options.stop):
             return replace(request, stop=options.stop)
@@ -205,7 +217,11 @@ def stopping(
         match = tokens[max(0, end - choices.integer(1, 6)) : end]
         begin, alike, longer = (tokens[0], never), (*match[:-1], never), (never, *match)
         stop = [(never,), begin, begun, alike, longer][: choices.integer(0, 5)]
-        stop.insert(choices.integer(0, len(stop)), match)
+        place = choices.integer(0, len(stop))
+        if kind == _KINDS:
+            stop += [(never,) * size for size in range(2, 2 + _MANY - len(stop))]
+            place = len(stop)
+        stop.insert(place, match)
         return replace(request, stop=tuple(stop))
 
     return dress

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
@@ -15,7 +16,9 @@ from conformance.scenarios.choices import Seeded
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.workloads.mixing import Scale, draw_rows, ends_of, stopping, traffic
 
-_SMALL = Scale(first=13, second=5, groups=(1, 3), longest=33, limits=(3, 12), lasting=30)
+_SMALL = Scale(
+    first=13, second=5, groups=(1, 3), longest=33, limits=(3, 12), lasting=30, emptied=True
+)
 _LARGE = Scale(
     first=29, second=5, groups=(10, 12), longest=40, limits=(7, 13), lasting=18, one_padded=True
 )
@@ -51,6 +54,17 @@ def _waits(trace: Trace) -> bool:
     return max(waiting.values(), default=0) >= _SEVERAL
 
 
+def _emptied(trace: Trace) -> bool:
+    """A request was removed while it decoded alone."""
+    return any(
+        set(before.in_stage(Stage.DECODE)) == set(step.removed_from)
+        and not before.in_stage(Stage.PREFILL)
+        and not before.in_stage(Stage.QUEUED)
+        for before, step in pairwise(trace.steps)
+        if step.removed_from
+    )
+
+
 TRAFFIC = Scenario(
     "traffic",
     210,
@@ -64,5 +78,6 @@ TRAFFIC = Scenario(
             "few_slots"
         ),
         replace(seen.removed_from(Stage.DECODE, among=5), needs=_LEAVES).shown_in("many"),
+        Witness("a removal that leaves no request", _emptied, needs=_LEAVES).shown_in("few_slots"),
     ),
 )

@@ -9,17 +9,18 @@ from msgspec.structs import replace
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule
-from conformance.core.token_choice import Processor, Sampler
+from conformance.core.token_choice import Sampler
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.choices import Choices, Seeded
-from conformance.scenarios.engine_sampling import BEST, SECOND, UNLIKELY, bias
+from conformance.scenarios.engine_sampling import BEST, SECOND, UNLIKELY, bias, penalties
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.workloads.mixing import Dress, Scale, draw_rows, stopping, traffic
 
 # Prompts are longer than the history that a penalty counts by default, and than 64 tokens.
-_SCALE = Scale(first=14, second=6, groups=(2, 4), longest=97, limits=(5, 15), lasting=24)
-_HISTORY = 128
+_SCALE = Scale(
+    first=14, second=6, groups=(2, 4), longest=97, limits=(5, 15), lasting=24, emptied=True
+)
 
 
 def _traffic_options(brief: Brief) -> list[Schedule]:
@@ -54,7 +55,7 @@ def _choosing(brief: Brief, choices: Choices, options: EngineOptions) -> Dress:
         number += 1
         processors, sampler = options.processors, options.sampler
         if choices.integer(0, 2):
-            processors = choices.pick(_processors(brief, number))
+            processors = choices.pick(penalties(brief, number))
         if samples and choices.integer(0, 2):
             seeded = Sampler("seeded", {"temperature": 0.8, "seed": number})
             ranked = Sampler("rank", {"rank": 1 + number % 3})
@@ -62,15 +63,6 @@ def _choosing(brief: Brief, choices: Choices, options: EngineOptions) -> Dress:
         return replace(request, processors=processors, sampler=sampler)
 
     return dress
-
-
-def _processors(brief: Brief, number: int) -> tuple[tuple[Processor, ...], ...]:
-    size = {"repetition_context_size": _HISTORY}
-    repeated = Processor("library", {"repetition_penalty": 1.2 + number / 20} | size)
-    counted = Processor(
-        "library", {"frequency_penalty": 0.3 + number / 25, "presence_penalty": 0.2}
-    )
-    return ((repeated,), (counted,), (bias(brief, number),), (bias(brief, number), repeated))
 
 
 def _differ(trace: Trace) -> bool:
