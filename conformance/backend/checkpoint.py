@@ -23,6 +23,7 @@ from conformance.core.weights import make_packed, make_weights
 
 DTYPES = ("float32", "float16", "bfloat16")
 _PARTS = ("weight", "scales", "biases")  # of a quantized matrix
+_OPTIONS = ("group_size", "bits", "mode")
 _PACKED = {mx.uint8: np.uint8, mx.uint16: np.uint16, mx.uint32: np.uint32}
 
 
@@ -67,10 +68,10 @@ def _packed(family: Family, skeleton: Module, weights: dict[str, mx.array]) -> d
     """Quantized weights of those modules that the libraries' converters quantize.
 
     Encoders of media are left as they are, and so are modules for which the model excludes it or
-    names other bits, and those whose rows can't be cut into groups.
+    names other bits, and those whose rows can't be cut into groups. The config may give a module
+    options of its own, by its path.
     """
     asked = family.config["quantization"]
-    group, bits = asked["group_size"], asked["bits"]
     chosen = getattr(skeleton, "quant_predicate", None)
     modules: Any = tree_flatten(skeleton.leaf_modules(), is_leaf=Module.is_module)
     names = {path for path, _ in modules}
@@ -80,10 +81,13 @@ def _packed(family: Family, skeleton: Module, weights: dict[str, mx.array]) -> d
     found: dict[str, mx.array] = {}
     for path, module in modules:
         weight = weights.get(f"{path}.weight")
-        if weight is None or weight.shape[-1] % group or not hasattr(module, "to_quantized"):
+        own = {key: value for key, value in asked.get(path, asked).items() if key in _OPTIONS}
+        if weight is None or not hasattr(module, "to_quantized"):
             continue
-        if path.startswith(language) and (chosen is None or chosen(path, module) is True):
-            parts = zip(_PARTS, mx.quantize(weight, group, bits), strict=True)
+        if weight.shape[-1] % own["group_size"] or not path.startswith(language):
+            continue
+        if chosen is None or chosen(path, module) is True:
+            parts = zip(_PARTS, mx.quantize(weight, **own), strict=False)  # some have no biases
             found |= {f"{path}.{name}": value for name, value in parts}
     return found
 

@@ -88,13 +88,16 @@ def check_draws(play: Play) -> list[Finding]:
     trace = play.traces[0]
     if trace.failure is not None or not any(r.random for r in play.schedule.requests):
         return []
-    moments = drawn(play, trace)
+    moments, numbered = drawn(play, trace)
     rows: dict[str, list[Draw]] = {}
     for moment in moments:
         for draw in moment:
             rows.setdefault(draw.row, []).append(draw)
     excluded = [found for row in rows.values() if (found := _excluded(play, row)) is not None]
-    moments = [[draw for draw in moment if draw.sure] for moment in moments]
+    moments, numbered = (
+        [[draw for draw in sequence if draw.sure] for sequence in found]
+        for found in (moments, numbered)
+    )
     rows = {name: [draw for draw in row if draw.sure] for name, row in rows.items()}
     everything = [draw for moment in moments for draw in moment]
     tests = {
@@ -102,6 +105,8 @@ def check_draws(play: Play) -> list[Finding]:
         "rows do not draw independently of each other": depend(moments),
         "rows do not draw independently of their earlier steps": depend(list(rows.values())),
     }
+    if _names(numbered) != _names(moments):
+        tests["rows draw as earlier rows drew at the same step of theirs"] = depend(numbered)
     return excluded + [
         Finding(
             Verdict.DIVERGED,
@@ -118,6 +123,10 @@ def check_draws(play: Play) -> list[Finding]:
         for what, found in tests.items()
         if found > math.log10(ALARM * len(tests))
     ]
+
+
+def _names(sequences: Iterable[Sequence[Draw]]) -> list[list[str]]:
+    return [[draw.row for draw in sequence] for sequence in sequences]
 
 
 def _excluded(play: Play, row: Sequence[Draw]) -> Finding | None:
@@ -144,8 +153,10 @@ def _excluded(play: Play, row: Sequence[Draw]) -> Finding | None:
     )
 
 
-def drawn(play: Play, trace: Trace) -> list[list[Draw]]:
-    """All draws by the step in which they were made, in the order of rows.
+def drawn(play: Play, trace: Trace) -> tuple[list[list[Draw]], list[list[Draw]]]:
+    """All draws by the step in which they were made, and by their number in their row.
+
+    Both in the order of rows.
 
     An engine that reports several tokens of a row in one step has made them one after the other. If
     only one row is reported in each step, as by a server, draws are by their number in their row.
@@ -167,9 +178,10 @@ def drawn(play: Play, trace: Trace) -> list[list[Draw]]:
                 draw = Draw(name, event.token, logits, noise.uniform(), sure)
                 moments.setdefault((step.index, again), []).append(draw)
                 numbered.setdefault(at, []).append(draw)
+    by_number = [numbered[at] for at in sorted(numbered)]
     if all(len(moment) == 1 for moment in moments.values()):
-        return [numbered[at] for at in sorted(numbered)]
-    return [moments[at] for at in sorted(moments)]
+        return by_number, by_number
+    return [moments[at] for at in sorted(moments)], by_number
 
 
 def _logits(

@@ -22,6 +22,7 @@ class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         counted_quantized: families whose quantized keys and values are counted.
         counted_long: families that give long answers.
         costly: families that run costly tests of the engine below the full tier.
+        marathon: families that run the ``marathon`` there.
         served: families that servers run by default.
         served_by_first: ``scenarios`` that only the first of these runs.
     """
@@ -30,6 +31,7 @@ class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     counted_quantized: Table
     counted_long: Table
     costly: Table
+    marathon: Table
     served: Table
     served_by_first: Table
 

@@ -50,6 +50,7 @@ class Media(msgspec.Struct, frozen=True, omit_defaults=True):
         span: half-open range of its positions in the prompt, including all tokens that the
             processor adds; ``(0, 0)`` if it has no place in the prompt, as with an encoder.
         twin: it differs from the medium without this mark in its last pixel or sample alone.
+        mirrored: it has the pixels or samples of the medium without this mark, the last first.
     """
 
     kind: str
@@ -57,6 +58,7 @@ class Media(msgspec.Struct, frozen=True, omit_defaults=True):
     content: int = 0
     span: tuple[int, int] = (0, 0)
     twin: bool = False
+    mirrored: bool = False
 
 
 class Asked(msgspec.Struct, frozen=True, omit_defaults=True):

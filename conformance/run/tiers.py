@@ -23,7 +23,8 @@ from conformance.core.schedule import Schedule
 from conformance.core.tier_names import FULL, TIERS
 
 FILE = "tiers.json"
-COSTLY = frozenset({"marathon", "distributions", "traffic_leaves"})
+_MARATHON = "marathon"
+COSTLY = frozenset({_MARATHON, "distributions", "traffic_leaves"})
 """Scenarios that test the engine by many requests, too many for a checkpoint."""
 _SERVED = "served_"  # prefix of the servers' scenarios
 # The rung that is hardest for a model's own code: unequal rows in one prefill.
@@ -117,7 +118,9 @@ class Tier:
         if self.name != FULL and scenario.startswith(_SERVED):
             return representatives().serves(family, scenario)
         if scenario in COSTLY and (self.name != FULL or family.checkpoint is not None):
-            chosen = family.name in chosen_of(representatives().costly, family)
+            found = representatives()
+            table = found.marathon if scenario == _MARATHON else found.costly
+            chosen = family.name in chosen_of(table, family)
             return chosen and "*" not in self._without(family, scenario)
         return "*" not in self._without(family, scenario)
 

@@ -200,14 +200,14 @@ def _files(brief: Brief) -> Iterator[Schedule]:
 
 
 def _tenants(brief: Brief) -> Schedule:
-    """The same prompt for two tenants and for none, then for each again."""
+    """The same prompt for three tenants and for none, then for each again."""
     prompt = brief.prompt(LONG)
     if brief.required:
         medium = Media(brief.required, brief.sizes[brief.required][0])
         prompt, media = brief.compose([medium, prompt])
     else:
         media = ()
-    names = ("", "a", "b")
+    names = ("", "a", "b", "A")
     asked = [
         Request(f"{turn}_of_{name or 'none'}", prompt, FEW, media=media, tenant=name)
         for turn in ("first", "again")

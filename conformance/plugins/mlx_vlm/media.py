@@ -46,6 +46,8 @@ def _image(media: Media) -> Image.Image:
     pixels = _bytes(media, (height, width, 3))
     if media.twin:
         pixels[-1, -1, -1] ^= _OTHER
+    if media.mirrored:
+        pixels = np.ascontiguousarray(pixels[::-1, ::-1])
     return Image.fromarray(pixels)
 
 
@@ -54,7 +56,7 @@ def _video(media: Media) -> npt.NDArray[np.uint8]:
     pixels = _bytes(media, (frames, height, width, 3))
     if media.twin:
         pixels[-1, -1, -1, -1] ^= _OTHER
-    return pixels
+    return np.ascontiguousarray(pixels[::-1, ::-1, ::-1]) if media.mirrored else pixels
 
 
 def _audio(media: Media) -> npt.NDArray[np.float32]:
@@ -67,7 +69,7 @@ def _audio(media: Media) -> npt.NDArray[np.float32]:
     wave: npt.NDArray[np.float32] = (0.25 * sum(tones) + 0.1 * noise).astype(np.float32)
     if media.twin:
         wave[-1] = -wave[-1]
-    return wave
+    return np.ascontiguousarray(wave[::-1]) if media.mirrored else wave
 
 
 def _bytes(media: Media, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:

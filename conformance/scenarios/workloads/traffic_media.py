@@ -1,7 +1,8 @@
 """The workload ``traffic_media``: images, videos and sounds beside text, and near twins.
 
 Near twins are requests that a key could take for one: one text with several media, media that
-differ in the last pixel, tenants that differ in the last letter.
+differ in the last pixel or in the order of all, tenants that differ in the last letter or in a
+capital.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from conformance.scenarios.workloads.mixing import Dress, Scale, draw_rows, traf
 _SCALE = Scale(first=9, second=5, groups=(2, 4), longest=13, limits=(3, 8), lasting=14)
 # Media of one text in one batch; media of one prompt.
 _TWINS, _SEVERAL = 4, 4
+# The place, among the last rows, of one whose medium is another's mirror image.
+_MIRRORED = 3
+_TENANTS = ("tenant-a", "tenant-b", "Tenant-a")
 _KEPT = frozenset({Capability.PREFIX_CACHING, Capability.LATE_JOIN})
 
 
@@ -60,7 +64,9 @@ def _showing(brief: Brief, choices: Choices, kind: str) -> Dress:
         twins = place > 0 or number == 1
         if number % 3 == 2 and not twins and not brief.required:
             return request
-        media = [Media(kind, sizes[0], max(0, place - 2), twin=place == 1)]
+        content = place - 2 if place > _MIRRORED else 0
+        marks = {"twin": place == 1, "mirrored": place == _MIRRORED}
+        media = [Media(kind, sizes[0], content, **marks)]
         if not twins:
             several = 1 if kind in brief.single or brief.required else choices.integer(1, 2)
             count = _SEVERAL if several > 1 and number > 3 else several
@@ -89,18 +95,18 @@ def _kept(brief: Brief, kind: str) -> Schedule:
     """Near twins, one after the other and at once, where prefixes of prompts are kept."""
     options = EngineOptions(prefix_caching=PrefixCaching(block_size=4, interval=4))
     size = brief.sizes[kind][0]
-    tenants = ("tenant-a", "tenant-b") if Capability.TENANTS in brief.capabilities else ("", "")
+    tenants = _TENANTS if Capability.TENANTS in brief.capabilities else ("",) * len(_TENANTS)
 
-    def shows(
-        name: str, limit: int, content: int = 0, tenant: int = 0, *, twin: bool = False
-    ) -> Request:
+    def shows(name: str, limit: int, content: int = 0, tenant: int = 0, **marks: bool) -> Request:
         request = Request(name, (), limit, tenant=tenants[tenant])
-        return _of(brief, request, [Media(kind, size, content, twin=twin)], 3)
+        return _of(brief, request, [Media(kind, size, content, **marks)], 3)
 
     first, lasting = shows("first", 2), shows("lasting", 12, 1, tenant=1)
     rows = [shows("twin", 4, twin=True), shows("other", 5, 2), shows("of_b", 3, tenant=1)]
+    rows.append(shows("mirrored", 3, mirrored=True))
     arrivals = [together(lasting, first), together(*rows, when=gone("first"))]
     again = [shows("again", 3), shows("twin_of_b", 6, tenant=1, twin=True)]
+    again.append(shows("of_capital_a", 3, tenant=2))
     arrivals.append(together(*again, when=gone("of_b")))
     arrivals.append(together(shows("late", 2, 3), when=produced("lasting", 3)))
     return Schedule(f"{kind}_kept", tuple(arrivals), options=options)
