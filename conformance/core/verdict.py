@@ -168,13 +168,15 @@ class MendedResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """A case with known defects, rerun with those defects mended.
 
     ``defects`` are the ids of their entries; ``schedules`` are the schedules that were rerun
-    because they had failed as released.
+    because they had failed as released. ``alone``: the case was not run as released, as another
+    case of the run shows these defects; the verdict and all schedules are those with the mends.
     """
 
     verdict: Verdict
     defects: tuple[str, ...]
     schedules: tuple[str, ...] = ()
     seconds: float = 0.0
+    alone: bool = False
 
 
 class CaseResult(msgspec.Struct, frozen=True):
@@ -226,6 +228,16 @@ class CaseResult(msgspec.Struct, frozen=True):
     unmended: tuple[str, ...] = ()
     exercised: tuple[str, ...] = ()
     smallest: Schedule | None = None
+
+    @property
+    def mended_alone(self) -> bool:
+        """Whether the case was run with its known defects mended, and not as released."""
+        return self.mended is not None and self.mended.alone
+
+    @property
+    def right_as_released(self) -> bool:
+        """Whether the code as released gave the right result."""
+        return self.verdict.good and not self.mended_alone
 
     @property
     def right_once_mended(self) -> bool:

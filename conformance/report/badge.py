@@ -41,7 +41,7 @@ def badge(
     Expected ``unsupported`` does not count; a known upstream defect counts against the library.
     """
     found = [r for r in results if r.verdict is not Verdict.UNSUPPORTED or not r.expected]
-    good = sum(r.verdict.good for r in found)
+    good = sum(r.right_as_released for r in found)
     unexpected = sum(not r.expected for r in found)
     if missing:
         return Badge(f"{missing} not run, {good} of {len(found)} conform", "red", label)

@@ -175,7 +175,8 @@ def _kind(old: CaseResult, new: CaseResult) -> Kind | None:
         if old.expected:
             return Kind.FAILING
         return Kind.FIXED if rank(new) == 0 else Kind.EXPLAINED
-    if old.verdict is new.verdict:
+    if old.verdict is new.verdict or old.mended_alone != new.mended_alone:
+        # As released and mended there is nothing to compare.
         return Kind.MOVED if moved(old, new) else None
     if new.verdict is Verdict.UNSUPPORTED:
         return Kind.LOST if old.verdict.good else Kind.CHANGED

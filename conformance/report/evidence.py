@@ -39,7 +39,8 @@ def _mended(result: CaseResult) -> Iterator[str]:
     if result.mended:
         where = f" in {', '.join(result.mended.schedules)}" if result.mended.schedules else ""
         defects = ", ".join(result.mended.defects)
-        yield f"  mended:     {result.mended.verdict}{where}, with {defects}"
+        alone = "; not run as released" if result.mended.alone else ""
+        yield f"  mended:     {result.mended.verdict}{where}, with {defects}{alone}"
     if result.unmended:
         yield f"  no mend:    {', '.join(result.unmended)}"
 

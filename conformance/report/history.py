@@ -189,7 +189,8 @@ def _schedules(results: Sequence[CaseResult]) -> Iterator[tuple[Key, Outcome]]:
         for schedule in result.schedules:
             own = [f for f in result.evidence if f.schedule == schedule.name and not f.mended]
             plain = _outcome(schedule.verdict, own)
-            yield _key(result, schedule.name), plain
+            if not result.mended_alone:
+                yield _key(result, schedule.name), plain
             # Behind a known defect; without a known defect, this is the schedule as released.
             behind = _behind(result, schedule.name)
             yield _key(result, f"{schedule.name}{MENDED}"), behind or plain

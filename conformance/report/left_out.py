@@ -85,6 +85,7 @@ class BehindKnown:
         failed: the failed schedules of these cases.
         unplayed: the failed schedules that were not rerun with mends.
         hiding: entries without a mend, with the number of their cases, the largest first.
+        alone: other cases, run only with their known defects mended.
     """
 
     cases: int
@@ -93,6 +94,7 @@ class BehindKnown:
     in_part: int = 0
     failed: int = 0
     unplayed: int = 0
+    alone: int = 0
 
     @property
     def hidden(self) -> int:
@@ -102,6 +104,15 @@ class BehindKnown:
     @property
     def sentence(self) -> str:
         """The numbers in words; empty without such a case."""
+        were = "was" if self.alone == 1 else "were"
+        alone = (
+            f"{count(self.alone, 'case')} with known defects that others show {were} run only with "
+            "these mended (--tier full runs all as released)"
+        )
+        return "; ".join(filter(None, (self._shown, alone if self.alone else "")))
+
+    @property
+    def _shown(self) -> str:
         if not self.cases:
             return ""
         text = f"known defects show in {count(self.cases, 'case')}, {self.mended} right once mended"
@@ -135,6 +146,7 @@ def behind_known(results: Sequence[CaseResult]) -> BehindKnown:
         in_part=len(in_part),
         failed=sum(len(failed) for failed, _ in in_part),
         unplayed=sum(len(left) for _, left in in_part),
+        alone=sum(result.mended_alone for result in results),
     )
 
 

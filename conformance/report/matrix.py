@@ -30,7 +30,10 @@ UNEXPECTED = "!"
 """Follows the glyph of an unexpected verdict."""
 
 MENDED = "'"
-"""Follows the glyph of a known verdict if the case is right with its known defects mended."""
+"""Follows the glyph of a known verdict if the case is right with its known defects mended.
+
+Behind the glyph of a right verdict: the case was run with them mended, and not as released.
+"""
 
 
 def mark(*, expected: bool, mended: bool = False) -> str:
@@ -71,8 +74,9 @@ class Row:
 
     @property
     def clean(self) -> bool:
-        """Whether every cell is exact or tie, as expected."""
-        return all(cell.verdict.good and cell.expected for cell in self.cells if cell)
+        """Whether every cell is exact or tie, as expected and as released."""
+        cells = [cell for cell in self.cells if cell]
+        return all(cell.verdict.good and cell.expected and not cell.mended for cell in cells)
 
     @property
     def unsupported(self) -> bool:

@@ -56,8 +56,12 @@ def legend_text(found: Sequence[Matrix], width: int, unexpected: str = "not expe
     ]
     if any(not cell.expected for cell in cells):
         items.append(Text(UNEXPECTED, UNEXPECTED_STYLE).append(f" {unexpected}", "none"))
-    if any(cell.mended for cell in cells):
+    if any(cell.mended and not cell.verdict.good for cell in cells):
         items.append(Text(MENDED, _MENDED_STYLE).append(" known, right once mended", "none"))
+    for verdict in (v for v in seen if v.good):
+        if any(cell.mended and cell.verdict is verdict for cell in cells):
+            glyph = Text(GLYPHS[verdict] + MENDED, _MENDED_STYLE)
+            items.append(glyph.append(f" {verdict}, run only with known defects mended", "none"))
     items.append(Text("(blank: does not apply)"))
     lines = [Text()]
     for item in items:

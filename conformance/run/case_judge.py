@@ -6,7 +6,7 @@ The only place that combines these steps, for all commands and for assertions.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -17,6 +17,7 @@ from conformance.run.diagnosis import diagnose
 from conformance.run.mending import Mending
 from conformance.run.needs import with_needs
 from conformance.run.session import Session
+from conformance.run.showing import Showing
 from conformance.scenarios.workloads import is_workload
 
 _Entries = tuple[Sequence[Defect], Sequence[Defect]]
@@ -32,6 +33,8 @@ class CaseJudge:
         like_module: apply the known defects of a module's tiny family to each family of that
             module; by default only to checkpoints.
         needs: say of the first failed workload of a family what it needs to fail.
+        cases: the cases of the run. Of a known defect of its tier, one of them is run as released,
+            and the others mended alone; by default all are run as released.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class CaseJudge:
         mends: bool = True,
         like_module: bool = False,
         needs: bool = True,
+        cases: Collection[CaseId] = (),
     ) -> None:
         self._session = session
         self._known = known
@@ -49,10 +53,22 @@ class CaseJudge:
         self._like_module = like_module
         self._needs = needs
         self._named: set[tuple[str, str, str]] = set()
+        self._cases = cases
 
     @functools.cached_property
     def _mending(self) -> Mending:
         return Mending(self._session)
+
+    @functools.cached_property
+    def _showing(self) -> Showing | None:
+        if self._known is None or not self._mends:
+            return None
+        session = self._session
+        return Showing(self._known, session.registry, session.tier, self._cases)
+
+    def _to_mend(self, case: CaseId) -> tuple[Defect, ...]:
+        """The entries with which mended the case is run alone, if it is."""
+        return self._showing.to_mend(case) if self._showing is not None else ()
 
     def compared(self, released: CaseResult) -> CaseResult:
         """``released`` with ``expected`` and ``known`` set by the expectations."""
@@ -60,10 +76,20 @@ class CaseJudge:
             return released
         return self._known.apply_like(released, module=self._known_as(released))
 
+    def played(self, case: CaseId, released: Callable[[], CaseResult]) -> CaseResult:
+        """The case run, with its known defects mended alone if another case shows them.
+
+        Args:
+            released: runs it as released: also if it is not right with its known defects mended.
+        """
+        entries = self._to_mend(case)
+        found = self._mending.alone(case, entries) if entries else None
+        return released() if found is None else found
+
     def judged(self, case: CaseId, released: CaseResult) -> CaseResult:
         """``released`` judged, with the result of the case with its known defects mended."""
         result = self.compared(released)
-        if self._known is None or not self._mends:
+        if self._known is None or not self._mends or result.mended_alone:
             return result
         return self.compared(self._mending.play(case, result, *self._entries(self._known, result)))
 
@@ -84,10 +110,17 @@ class CaseJudge:
 
     def judged_again(self, result: CaseResult) -> CaseResult | None:
         """An earlier result by the current expectations; ``None`` if the mends have changed."""
+        if result.mended_alone and not self._alone_again(result):
+            return None
         judged = self.compared(result)
-        if self._known is None or not self._mends:
+        if self._known is None or not self._mends or result.mended_alone:
             return judged
         return judged if self._mending.holds(judged, *self._entries(self._known, judged)) else None
+
+    def _alone_again(self, result: CaseResult) -> bool:
+        """Whether the case would be run mended alone now, with the same mends."""
+        entries = self._to_mend(CaseId.parse(result.case))
+        return bool(entries) and self._mending.holds_alone(result, entries)
 
     def mends_of(self, released: CaseResult) -> tuple[Mend, ...]:
         """The mends with which the case is rerun; none if it is not."""

@@ -106,6 +106,43 @@ class Mending:
             ),
         )
 
+    def alone(self, case: CaseId, entries: Sequence[Defect]) -> CaseResult | None:
+        """The case run only with these entries' defects mended, all schedules of the tier.
+
+        ``None`` if an entry about the scenario has no mend, or if it is not right then: it must be
+        run as released, too.
+        """
+        plan = self._plan_alone(case, entries)
+        if plan is None:
+            return None
+        start = time.perf_counter()
+        found, findings = self._run(case, plan)
+        schedules = found.schedules
+        if not (worst(findings).good and all(s.verdict.good for s in schedules)):
+            return None
+        verdict, seconds = worst(findings), round(time.perf_counter() - start, 4)
+        names = tuple(schedule.name for schedule in schedules)
+        mended = MendedResult(verdict, plan.defects, names, seconds, alone=True)
+        return msgspec.structs.replace(
+            found, verdict=verdict, expected=True, evidence=findings, mended=mended
+        )
+
+    def holds_alone(self, result: CaseResult, entries: Sequence[Defect]) -> bool:
+        """Whether an earlier result has what ``alone`` would give now."""
+        plan = self._plan_alone(CaseId.parse(result.case), entries)
+        return (
+            plan is not None and result.mended is not None and plan.defects == result.mended.defects
+        )
+
+    def _plan_alone(self, case: CaseId, entries: Sequence[Defect]) -> _Plan | None:
+        family, scenario = case.family, case.scenario
+        mends = {entry.id: self._mends_for(entry, family) for entry in entries}
+        if any(entry.shows_in(scenario) and not mends[entry.id] for entry in entries):
+            return None
+        named = (name for entry in entries for name in (entry.id, *entry.hides(family)))
+        chosen = _unique(mend for found in mends.values() for mend in found)
+        return _Plan(tuple(dict.fromkeys(named)), mends=chosen) if chosen else None
+
     def holds(
         self, result: CaseResult, entries: Sequence[Defect], also: Sequence[Defect] = ()
     ) -> bool:
@@ -168,7 +205,10 @@ class Mending:
         return found if len(found) == 1 + len(hidden) else []
 
     def _findings(self, case: CaseId, plan: _Plan) -> tuple[Finding, ...]:
-        """The remaining findings with the mends; mends of its own defects must have an effect."""
+        return self._run(case, plan)[1]
+
+    def _run(self, case: CaseId, plan: _Plan) -> tuple[CaseResult, tuple[Finding, ...]]:
+        """The case with the mends, and its findings; mends of its own must have an effect."""
         mends, schedules = plan.mends, plan.schedules
         made_anew = any(mend.single_stream for mend in mends)
         session, kept = self._mended_session(case, mends) if made_anew else (self._session, {})
@@ -187,10 +227,13 @@ class Mending:
         idle = [m for m in mends if plan.seen.intersection(m.defects) and not hits[m.key].count]
         seen = found.evidence
         if found.verdict is Verdict.UNSUPPORTED:
-            return seen  # a case that is refused as a whole never reaches the code of a defect
+            return (
+                found,
+                seen,
+            )  # a case that is refused as a whole never reaches the code of a defect
         if any(mend.other_pieces for mend in mends):
             seen = tuple(finding for finding in seen if finding.check != WITNESS)
-        return (*seen, *map(_without_effect, idle))
+        return found, (*seen, *map(_without_effect, idle))
 
     def _mended_session(
         self, case: CaseId, mends: Sequence[Mend]

@@ -135,6 +135,10 @@ class Tier:
         """Whether the family runs that schedule, if it also runs others."""
         return not any(fnmatchcase(schedule, glob) for glob in self._without(family, scenario))
 
+    def trims(self, family: Family, scenario: str) -> bool:
+        """Whether the family may not run all schedules of the scenario."""
+        return bool(self._without(family, scenario))
+
     def twice(self, family: Family, scenario: str) -> bool:
         """Whether the family runs the scenario's first schedule twice whatever its result.
 

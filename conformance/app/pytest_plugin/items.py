@@ -138,10 +138,13 @@ class CaseItem(SuiteItem):
         setup, apart = self.setup_, ends_process(self.setup_, self.case)
         refused = ""
         try:
-            released = (
-                played_apart(setup, self.case, self.config)
-                if apart
-                else setup.session.run(self.case)
+            released = setup.judge.played(
+                self.case,
+                lambda: (
+                    played_apart(setup, self.case, self.config)
+                    if apart
+                    else setup.session.run(self.case)
+                ),
             )
             refused = refusal(released)
             if not (refused or lost(None if apart else released)):

@@ -128,7 +128,7 @@ class Setup:
     def judge(self) -> CaseJudge:
         """Judges the cases of this process; a checkpoint's are not run mended, which takes long."""
         mends = self.settings.mends and self.settings.checkpoint is None
-        return CaseJudge(self.session, self.expectations, mends=mends)
+        return CaseJudge(self.session, self.expectations, mends=mends, cases=self.selected)
 
     @functools.cached_property
     def store(self) -> FamilyStore | None:

@@ -31,6 +31,9 @@ class Expectations:
         """
         if lacking(result.verdict, result.evidence):
             return msgspec.structs.replace(result, expected=True, known=None)
+        if result.mended is not None and result.mended.alone:
+            names = ", ".join(result.mended.defects)
+            return msgspec.structs.replace(result, expected=result.verdict.good, known=names)
         refusal = self._refusal(result)
         entries = self.shown_in(result)
         if not entries:

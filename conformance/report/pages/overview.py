@@ -197,7 +197,7 @@ def _lane(
         families_run=len({family for family, _ in run}),
         families=None if applicable is None else len(applicable),
         run=len(group),
-        proven=sum(result.verdict.good for result in group),
+        proven=sum(result.right_as_released for result in group),
         wrong=len(wrong),
         known=sum(result.known is not None for result in wrong),
         undecided=sum(result.verdict in _UNDECIDED for result in group),
@@ -257,8 +257,9 @@ def colour(cell: Cell) -> str:
         return "bad"
     if cell.verdict in (Verdict.UNSUPPORTED, Verdict.POLICY):
         return "none"
-    known = "mended" if cell.mended else "known"
-    return {Verdict.EXACT: "good", Verdict.TIE: "tie"}.get(cell.verdict, known)
+    if cell.mended:
+        return "mended"
+    return {Verdict.EXACT: "good", Verdict.TIE: "tie"}.get(cell.verdict, "known")
 
 
 def _small(matrix: Matrix) -> SmallMatrix:

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from conformance.core.verdict import Verdict
+from conformance.core.verdict import MendedResult, Verdict
 from conformance.report.badge import Badge, badge, endpoint_json, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -27,6 +27,12 @@ SVG = "{http://www.w3.org/2000/svg}"
 def test_what_it_says(result, verdicts, message, colour):
     found = badge([result(verdict=verdict, expected=wanted) for verdict, wanted in verdicts])
     assert (found.message, found.colour) == (message, colour)
+
+
+def test_what_was_run_only_with_known_defects_mended_does_not_conform(result):
+    alone = MendedResult(Verdict.EXACT, ("a",), alone=True)
+    found = badge([result(expected=True, mended=alone), result(expected=True)])
+    assert (found.message, found.colour) == ("1 of 2 conform", "green")
 
 
 def test_the_endpoint_has_the_fields_that_shields_wants():

@@ -4,7 +4,7 @@ import pytest
 from results_by_hand import make_result
 
 from conformance.core.errors import ResultError
-from conformance.core.verdict import ScheduleResult, Verdict
+from conformance.core.verdict import MendedResult, ScheduleResult, Verdict
 from conformance.report.comparison import Kind, compare, versions_of
 
 CASE = "mlx_lm/llama/ragged/float32/0"
@@ -107,3 +107,13 @@ def test_versions_of_several_runs_are_all_reported():
         make_result(versions={"mlx": "2"}, device="gpu"),
     ]
     assert versions_of(results) == {"device": ["cpu (made by hand)", "gpu"], "mlx": ["1", "2"]}
+
+
+def test_a_case_run_only_mended_is_not_compared_with_one_as_released(result):
+    alone = MendedResult(Verdict.EXACT, ("a",), alone=True)
+    both = MendedResult(Verdict.EXACT, ("a",))
+    released = result(verdict=Verdict.DIVERGED, expected=True, known="a", mended=both)
+    mended = result(verdict=Verdict.EXACT, expected=True, known="a", mended=alone)
+    assert kinds([released], [mended]) == kinds([mended], [released]) == []
+    new = result(verdict=Verdict.DIVERGED, expected=False)
+    assert kinds([mended], [new]) == [Kind.FAILING]

@@ -205,6 +205,18 @@ def test_behind_a_known_defect_another_one_is_seen():
     assert [h.schedule for h in histories_of([first, second])] == ["ragged"]
 
 
+def test_a_schedule_that_was_run_only_mended_says_nothing_as_released():
+    alone = MendedResult(Verdict.EXACT, ("known",), ("ragged",), alone=True)
+    right = MendedResult(Verdict.EXACT, ("known",), ("ragged",))
+    first = bad("0.1", Verdict.DRIFT, at("a", 0), mended=right)
+    made = column("0.2", Verdict.EXACT)
+    played = (ScheduleResult("ragged", Verdict.EXACT),)
+    as_released = msgspec.structs.replace(made.results[0], schedules=played)
+    for mended, changes in ((None, 1), (alone, 0)):
+        result = msgspec.structs.replace(as_released, mended=mended)
+        assert len(make_table([first, Column(made.release, (result,))]).changes) == changes
+
+
 def counted(version, count):
     """A right release that takes so much."""
     made = column(version, Verdict.EXACT)

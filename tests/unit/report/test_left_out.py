@@ -94,3 +94,16 @@ def test_where_all_failed_schedules_were_played_mended_nothing_hides():
 def test_where_all_are_right_once_mended_nothing_hides():
     sentence = behind_known([known("one", mended=MENDED_RIGHT)]).sentence
     assert sentence.endswith("1 right once mended: a new defect behind them would be seen")
+
+
+def test_cases_that_were_not_run_as_released_are_counted_apart():
+    mended = MendedResult(Verdict.EXACT, ("a",), alone=True)
+    alone = [known(name, Verdict.EXACT, mended=mended) for name in ("two", "three")]
+    assert behind_known(alone).sentence == (
+        "2 cases with known defects that others show were run only with these mended (--tier full "
+        "runs all as released)"
+    )
+    sentence = behind_known([known("one", mended=MENDED_RIGHT), alone[0]]).sentence
+    shown, _, apart = sentence.partition("; ")
+    assert shown.startswith("known defects show in 1 case, 1 right once mended")
+    assert apart.startswith("1 case with known defects that others show was run only")

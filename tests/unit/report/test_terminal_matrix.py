@@ -111,6 +111,21 @@ def test_the_legend_has_the_mark_of_what_is_right_once_mended(result):
     assert style_of(found.rows[0].cells[0]) != style_of(found.rows[1].cells[0])
 
 
+def test_the_legend_says_which_cells_were_not_run_as_released(result):
+    known = {"expected": True, "known": "a"}
+    mended = MendedResult(Verdict.EXACT, ("a",), alone=True)
+    alone = result("e/a/x/f/0", Verdict.EXACT, **known, mended=mended)
+    plain = result("e/b/x/f/0", Verdict.EXACT)
+    (found,) = matrices([alone, plain])
+    assert [row.cells[0].text for row in found.rows] == [".'", "."]
+    assert [row.clean for row in found.rows] == [False, True]
+    text = legend_text([found], 80).plain
+    assert ".' exact, run only with known defects mended" in text
+    assert "right once mended" not in text
+    assert "run only" not in legend_text(matrices([plain]), 80).plain
+    assert style_of(found.rows[0].cells[0]) != style_of(found.rows[1].cells[0])
+
+
 # Names of columns broken into the lines of their heads -------------------------------------------
 
 NAMES = [scenario.name for scenario in LADDER]

@@ -11,7 +11,7 @@ function show(value, unit = "") {
 function facts(found) {
   const pairs = [
     ["verdict", `${found.verdict.glyph} ${found.verdict.name}: ${found.verdict.means}`],
-    ["standing", found.expected ? (found.known ? `known defect ${found.known}${found.mended ? ", right once mended" : ""}` : "as expected") : "not expected"],
+    ["standing", found.expected ? (found.known ? `known defect ${found.known}${found.mended ? (["exact", "tie"].includes(found.verdict.name) ? ", run only with it mended" : ", right once mended") : ""}` : "as expected") : "not expected"],
     ["largest difference", show(found.difference, " nats")],
     ["noise", show(found.noise, " nats")],
     ["difference over noise", show(found.ratio)],
