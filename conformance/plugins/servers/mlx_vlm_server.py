@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import io
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
 
+from conformance.core.accepted_fields import COMMAND_LINE, Accepted, options_in, source_tree
 from conformance.core.engine import Capability
 from conformance.core.errors import Unsupported
 from conformance.core.family import Processor
@@ -44,6 +46,7 @@ class MlxVlmServer(ManagedEngine):
         Capability.STOP,
     }
 
+    request_model: ClassVar[str] = "ChatRequest"
     counting: ClassVar[str] = "conformance.plugins.servers.planting:of_mlx_vlm"
     imported: ClassVar[tuple[str, ...]] = (
         "mlx_vlm.server",
@@ -56,6 +59,22 @@ class MlxVlmServer(ManagedEngine):
     def module(cls) -> str:
         """See ``ManagedEngine.module``."""
         return "mlx_vlm.server"
+
+    @classmethod
+    def accepted(cls) -> Accepted:
+        """See ``Engine.accepted``: the fields of the models of all requests."""
+        modules = (m for n, m in sys.modules.items() if n.startswith(f"{cls.module()}."))
+        models = {
+            value
+            for module in modules
+            for name, value in vars(module).items()
+            if name.endswith("Request") and hasattr(value, "model_fields")
+        }
+        tree = source_tree(f"{cls.module()}.cli")
+        return {
+            **{m.__name__: tuple(m.model_fields) for m in sorted(models, key=lambda m: m.__name__)},
+            COMMAND_LINE: options_in(tree),
+        }
 
     def flags(self) -> Sequence[str]:
         """Options for sizes, logprobs and quantized caches."""
