@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import enum
 import hashlib
 import importlib.util
 import inspect
@@ -15,10 +16,20 @@ Accepted = Mapping[str, tuple[str, ...]]
 """Names of fields by place: a function, a request model, or ``COMMAND_LINE``."""
 
 COMMAND_LINE = "command line"
-LEFT_OUT = object()
-"""The value of a field that a request does not have."""
+
+
+class LeftOut(enum.Enum):
+    """The value of a field that is not passed."""
+
+    LEFT_OUT = "left out"
+
+    def __repr__(self) -> str:
+        """As it is shown among values."""
+        return self.value
+
 
 _DEPTH = 6  # of objects in objects whose parts are compared
+_PLAIN = (str, int, float, LeftOut)
 _LISTS = (list, tuple, set, frozenset)
 _LONGEST = 40  # characters of a value that are shown
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -61,11 +72,17 @@ class Recorder:
     _objects: dict[int, tuple[int, object]] = field(default_factory=dict)
 
     def call(
-        self, place: str, function: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]
+        self,
+        place: str,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        options: dict[str, Any],
+        names: Iterable[str] = (),
     ) -> None:
-        """Record a call for the engine as a whole."""
-        for name, value in _bound(function, args, options).items():
-            self.add(place, name, value)
+        """Record a call for the engine as a whole, with all arguments of these names."""
+        given = _bound(function, args, options)
+        for name in dict.fromkeys((*given, *names)):
+            self.add(place, name, given.get(name, LeftOut.LEFT_OUT))
 
     def rows(
         self,
@@ -85,7 +102,7 @@ class Recorder:
     def body(self, place: str, names: Iterable[str], fields: Mapping[str, Any]) -> None:
         """Record a request's body, with the fields of these names that it leaves out."""
         for name in dict.fromkeys((*names, *fields)):
-            self.add(place, name, fields.get(name, LEFT_OUT), self.arrival)
+            self.add(place, name, fields.get(name, LeftOut.LEFT_OUT), self.arrival)
 
     def add(self, place: str, name: str, value: object, arrival: int | None = None) -> None:
         """Record one value."""
@@ -96,11 +113,9 @@ class Recorder:
         self.passed.append(Passed(place, name, text, arrival))
 
     def _text(self, value: object, depth: int = 0) -> str:
-        if value is LEFT_OUT:
-            return "left out"
-        if isinstance(value, str):
-            return repr(value.replace(self.folder, "FOLDER") if self.folder else value)
-        if value is None or isinstance(value, bool | int | float):
+        if isinstance(value, str) and self.folder:
+            return repr(value.replace(self.folder, "FOLDER"))
+        if value is None or isinstance(value, _PLAIN):
             return repr(value)
         if depth > _DEPTH:
             return self._number(value)
@@ -159,8 +174,14 @@ def parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def source_tree(module: str) -> ast.Module:
-    """The syntax tree of an installed module, which is not imported; its packages are."""
-    spec = importlib.util.find_spec(module)
+    """The syntax tree of an installed module, which is not imported; its packages are.
+
+    Empty if there is no such module.
+    """
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:  # what would be its package is missing, or is a module
+        spec = None
     if spec is None or spec.origin is None:
         return ast.Module([], [])
     return ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
@@ -171,7 +192,9 @@ def options_in(tree: ast.Module) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in _texts(tree, "add_argument") if text[:2] == "--"))
 
 
-def body_fields_in(tree: ast.Module, body: Sequence[str] = ("self.body", "body")) -> tuple[str, ...]:
+def body_fields_in(
+    tree: ast.Module, body: Sequence[str] = ("self.body", "body")
+) -> tuple[str, ...]:
     """The fields that a module reads from a request's body by hand: ``get``, or an index.
 
     Args:
@@ -197,9 +220,10 @@ def body_fields_in(tree: ast.Module, body: Sequence[str] = ("self.body", "body")
 
 def _texts(tree: ast.Module, method: str) -> Iterable[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr == method:
-                yield from _constants(node.args)
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr == method:
+            yield from _constants(node.args)
 
 
 def _constants(nodes: Iterable[ast.expr]) -> Iterable[str]:

@@ -46,16 +46,21 @@ def inserted(recorder: Recorder, kind: type[Any], name: str, place: str) -> Patc
     return wrap(kind, name, insert)
 
 
-def called(recorder: Recorder, module: Any, name: str, place: str) -> Patch:
-    """Record the calls of a function that decodes; it does not, if there are any prompts."""
+def called(recorder: Recorder, module: Any, place: str, names: Sequence[str]) -> Patch:
+    """Record the calls of a function that decodes; it does not, if there are any prompts.
+
+    Args:
+        place: its name in the module.
+        names: what it accepts.
+    """
 
     def call(right: Right, *args: Any, **options: Any) -> Any:
         if not (options.get("prompts") or any(args[2:3])):
             return right(*args, **options)
-        recorder.call(place, right, args, options)
+        recorder.call(place, right, args, options, names)
         raise _NothingComputedError
 
-    return wrap(module, name, call)
+    return wrap(module, place, call)
 
 
 def record(

@@ -2,8 +2,8 @@
 
 What a schedule sets is recorded from the adapter's own calls (``Engine.passed``). A field that is
 for one request counts if requests next to each other have two values of it; a field that is for the
-whole engine, if schedules with several requests do. A field may instead be in the reviewed list, with its reason.
-All others are gaps.
+whole engine, if schedules with several requests do. A field may instead be in the reviewed list,
+with its reason. All others are gaps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import numpy as np
 
 from conformance.core.accepted_fields import Accepted, Passed
 from conformance.core.engine import Capability, Engine
-from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.family import Family
 from conformance.core.phases import Phases
@@ -99,6 +98,25 @@ def covered(registry: Registry, engines: Sequence[str]) -> tuple[FieldState, ...
     )
 
 
+def stale(states: Sequence[FieldState], entries: Sequence[Reviewed]) -> tuple[str, ...]:
+    """A sentence for each entry whose fields are all set, or are no longer accepted.
+
+    Entries of engines without states are not judged.
+    """
+    engines = {state.engine for state in states}
+    reviewed = [state for state in states if state.state is State.REVIEWED]
+    return tuple(
+        f"{REVIEWED_FILE}: {glob} ({entry.place}, {entry.engine}) is set, or not accepted any more"
+        for entry in entries
+        for glob in entry.fields
+        if any(fnmatchcase(engine, entry.engine) for engine in engines)
+        if not any(
+            entry.means(one.engine, one.place, one.field) and fnmatchcase(one.field, glob)
+            for one in reviewed
+        )
+    )
+
+
 def states_of(
     engine: str,
     accepted: Accepted,
@@ -117,9 +135,7 @@ def states_of(
                 continue
             reasons = (entry.reason for entry in entries if entry.means(engine, place, name))
             reason = next(reasons, "")
-            yield FieldState(
-                engine, place, name, State.REVIEWED if reason else State.GAP, reason
-            )
+            yield FieldState(engine, place, name, State.REVIEWED if reason else State.GAP, reason)
 
 
 def settings(registry: Registry, engine: type[Engine]) -> dict[tuple[str, str], str]:
@@ -221,7 +237,9 @@ def _any_stream(family: Family, request: Request) -> Stream:
     low, high = family.tokens
     rng = np.random.default_rng((len(request.prompt), sum(request.prompt)))
     count = request.max_tokens
-    order = np.concatenate([rng.permutation(np.arange(low, high)) for _ in range(count // (high - low) + 1)])
+    order = np.concatenate(
+        [rng.permutation(np.arange(low, high)) for _ in range(count // (high - low) + 1)]
+    )
     return Stream(
         tuple(int(token) for token in order[:count]),
         np.zeros((count, family.vocab_size), np.float32),
@@ -256,7 +274,7 @@ def new_fields(engines: Iterable[type[Engine]], known: Known) -> tuple[str, ...]
         ]
         if new:
             found.append(
-                f"{engine.name} accepts what no schedule sets, as the release is newer: "
-                f"{', '.join(new)} (`conformance show coverage --engine {engine.name}`)"
+                f"{engine.name}: this release accepts {', '.join(new)}, which nobody has reviewed "
+                f"(`conformance show coverage --engine {engine.name}`)"
             )
     return tuple(found)

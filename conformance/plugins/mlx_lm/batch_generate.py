@@ -160,7 +160,7 @@ class MlxLmBatchGenerate(Engine):
     def passed(cls, model: Any, schedule: Schedule) -> Sequence[Passed]:
         """See ``Engine.passed``."""
         recorder = Recorder()
-        patches = [called(recorder, sys.modules[__name__], _PLACE, _PLACE)]
+        patches = [called(recorder, sys.modules[__name__], _PLACE, cls.accepted()[_PLACE])]
         return record(cls, model, schedule, recorder, patches, stepping=True)
 
 

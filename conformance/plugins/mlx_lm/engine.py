@@ -42,7 +42,6 @@ from conformance.plugins.mlx_lm.probes import PROBES, probe
 from conformance.plugins.mlx_lm.sampling import make_sampler
 from conformance.plugins.recorded_calls import inserted, made, record
 
-
 _INSERTS = ("insert", "insert_segments")
 
 

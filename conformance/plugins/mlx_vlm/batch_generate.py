@@ -34,7 +34,6 @@ from conformance.plugins.mlx_vlm.processor_files import text_of
 from conformance.plugins.mlx_vlm.sampling import make_processors, make_sampler
 from conformance.plugins.recorded_calls import called, record
 
-
 _PLACE = "batch_generate"
 
 
@@ -149,7 +148,7 @@ class MlxVlmBatchGenerate(Engine):
     def passed(cls, model: LoadedModel, schedule: Schedule) -> Sequence[Passed]:
         """See ``Engine.passed``."""
         recorder = Recorder()
-        patches = [called(recorder, compat.generation(), _PLACE, _PLACE)]
+        patches = [called(recorder, compat.generation(), _PLACE, cls.accepted()[_PLACE])]
         return record(cls, model, schedule, recorder, patches, stepping=True)
 
     def _check(self, request: Request, prompt: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from conformance.core.accepted_fields import COMMAND_LINE, LEFT_OUT, Passed, Recorder
+from conformance.core.accepted_fields import COMMAND_LINE, LeftOut, Passed, Recorder
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.forward_calls import ServedStep
@@ -97,7 +97,7 @@ class ManagedEngine(ServedEngine):
             engine._server = _Unstarted(Path(name))
             flags = dict(_options_of([*_place(Path(name), 0), *engine.flags()]))
             for option in dict.fromkeys((*accepted[COMMAND_LINE], *flags)):
-                recorder.add(COMMAND_LINE, option, flags.get(option, LEFT_OUT))
+                recorder.add(COMMAND_LINE, option, flags.get(option, LeftOut.LEFT_OUT))
             for recorder.arrival, arrival in enumerate(schedule.arrivals):
                 for request in arrival.requests:
                     _make_folders(Path(name), request)

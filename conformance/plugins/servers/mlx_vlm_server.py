@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,17 +64,19 @@ class MlxVlmServer(ManagedEngine):
     @classmethod
     def accepted(cls) -> Accepted:
         """See ``Engine.accepted``: the fields of the models of all requests."""
-        modules = (m for n, m in sys.modules.items() if n.startswith(f"{cls.module()}."))
+        server = cls.module()
+        modules = [m for n, m in sys.modules.items() if f"{n}.".startswith(f"{server}.")]
         models = {
             value
             for module in modules
             for name, value in vars(module).items()
             if name.endswith("Request") and hasattr(value, "model_fields")
         }
-        tree = source_tree(f"{cls.module()}.cli")
+        ordered = sorted(models, key=lambda model: model.__name__)
+        options = (options_in(source_tree(name)) for name in (server, f"{server}.cli"))
         return {
-            **{m.__name__: tuple(m.model_fields) for m in sorted(models, key=lambda m: m.__name__)},
-            COMMAND_LINE: options_in(tree),
+            **{model.__name__: tuple(model.model_fields) for model in ordered},
+            COMMAND_LINE: tuple(itertools.chain.from_iterable(options)),
         }
 
     def flags(self) -> Sequence[str]:

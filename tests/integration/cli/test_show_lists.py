@@ -107,3 +107,41 @@ def test_the_plugins_that_come_with_the_package_fit_on_one_screen(start):
     assert "mlx_vlm" in done.out
     assert len(done.out.splitlines()) <= 24
     assert max(map(len, done.out.splitlines())) <= 100
+
+
+def test_coverage_without_an_adapter_that_says_what_is_accepted(conformance):
+    done = conformance("show", "coverage", "--engine", "toy")
+    assert done.code != 0
+    assert "toy: no adapter of these says what is accepted" in done.err
+
+
+@pytest.mark.usefixtures("tmp_path")
+def test_the_coverage_of_an_adapter_has_counts_by_place(conformance, tmp_path):
+    (tmp_path / "counting.py").write_text(
+        "from toy_plugin import ToyEngine\n"
+        "from conformance import hookimpl\n"
+        "from conformance.core.accepted_fields import Passed\n"
+        "class Mine(ToyEngine):\n"
+        "    name = 'mine'\n"
+        "    @classmethod\n"
+        "    def accepted(cls):\n"
+        "        return {'insert': ('prompts', 'seed')}\n"
+        "    @classmethod\n"
+        "    def passed(cls, model, schedule):\n"
+        "        return [Passed('insert', 'prompts', str(r.prompt), i)\n"
+        "                for i, a in enumerate(schedule.arrivals) for r in a.requests]\n"
+        "@hookimpl\n"
+        "def conformance_engines():\n"
+        "    return [Mine]\n"
+    )
+    done = conformance("show", "coverage", "-p", "counting", "--engine", "mine", "--json")
+    assert done.code == 0, done
+    found = json.loads(done.out)
+    counts = {"set": 1, "reviewed": 0, "gap": 1}
+    assert found["places"] == [{"engine": "mine", "place": "insert", **counts}]
+    assert [row["field"] for row in found["fields gap"]] == ["seed"]
+    (row,) = found["fields set"]
+    assert row["field"] == "prompts"
+    assert "/ragged/" in row["by"]
+    table = conformance("show", "coverage", "-p", "counting", "--engine", "mine").out
+    assert ["mine", "insert", "seed"] in [line.split() for line in table.splitlines()]
