@@ -233,17 +233,15 @@ def _played(
 
 
 def _any_stream(family: Family, request: Request) -> Stream:
-    """A stream of tokens that differ, in place of the model's own: values do not depend on it."""
+    """A stream in place of the model's own, on whose tokens no passed value depends.
+
+    As many of its tokens differ as can; some tokens of the vocabulary are in no stream.
+    """
     low, high = family.tokens
     rng = np.random.default_rng((len(request.prompt), sum(request.prompt)))
-    count = request.max_tokens
-    order = np.concatenate(
-        [rng.permutation(np.arange(low, high)) for _ in range(count // (high - low) + 1)]
-    )
-    return Stream(
-        tuple(int(token) for token in order[:count]),
-        np.zeros((count, family.vocab_size), np.float32),
-    )
+    tokens = np.resize(rng.permutation(high - low)[: (high - low) * 3 // 4], request.max_tokens)
+    logprobs = np.zeros((request.max_tokens, family.vocab_size), np.float32)
+    return Stream(tuple(int(token) + low for token in tokens), logprobs)
 
 
 # What a newer release accepts --------------------------------------------------------------------

@@ -199,7 +199,6 @@ WIDTH = 79
 
 _NEXT = (
     ("conformance show families|engines|scenarios|faults|plugins", "each by name"),
-    ("conformance show coverage", "fields of the libraries that are set"),
     ("conformance run --family llama", "one family"),
     ("conformance show mlx_lm/llama/ragged/float32/0", "one case in full"),
 )

@@ -103,7 +103,7 @@ def test_what_is_inserted_is_recorded_and_nothing_is_decoded(model):
     none, sampler, of_more = values(found, "samplers")
     assert none == of_more == "None"
     assert "rank" in sampler
-    assert values(found, "caches") == ["None", "None", "'an extracted cache'"]
+    assert values(found, "caches") == ["None", "'an extracted cache'"]
     assert [p.arrival for p in found if p.name == "samplers"] == [0, 0, 1]
 
 
