@@ -82,6 +82,7 @@ class Answer:
         entries: the entries of the logprobs, in order: dicts with ``token``, ``logprob``, ``id``.
         reason: the finish reason that the server reports.
         usage: the server's counts of tokens.
+        bare: its request asks for no logprobs.
         ids: the ids of its pieces.
         sent, first, last: times of sending and of the first and last piece, in seconds.
         at_sending, at_first: the number of pieces each request had at these two moments.
@@ -92,6 +93,7 @@ class Answer:
     entries: list[dict[str, Any]] = field(default_factory=list)
     reason: str | None = None
     usage: dict[str, Any] = field(default_factory=dict)
+    bare: bool = False
     ids: set[str] = field(default_factory=set)
     sent: float = 0.0
     first: float | None = None
@@ -220,7 +222,11 @@ class Asking:
     async def _follow(self, question: Question, put: Callable[[Came], Any] | None = None) -> None:
         """Send the question and put its events into the queue."""
         put = put or self.came.put
-        answer = Answer(sent=time.monotonic(), at_sending=dict(self._pieces))
+        answer = Answer(
+            bare=question.body.get("logprobs") is False,
+            sent=time.monotonic(),
+            at_sending=dict(self._pieces),
+        )
         error, on_its_way = "", False
         try:
             if question.unread:

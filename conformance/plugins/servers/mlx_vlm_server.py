@@ -139,16 +139,17 @@ class MlxVlmServer(ManagedEngine):
         return [{"type": "text", "text": self.text(tokens)}] if tokens else []
 
     def tokens(self, answer: Answer) -> Tokens:
-        """The tokens of the logprobs, which come with each token."""
+        """The tokens of the logprobs, which come with each token; without them, the words."""
         made = self._origin.family.facts.processor or Processor()
         words = {text.strip(): token for text, token in self._options.words}
         special = made.tokenizer.special | words
-        found = []
-        for entry in answer.entries:
-            word = str(entry["token"]).strip()
-            token = special[word] if word in special else int(word.removeprefix("t"))
-            found.append((token, entry.get("logprob")))
-        return found
+
+        def token(word: str) -> int:
+            return special[word] if word in special else int(word.removeprefix("t"))
+
+        if answer.bare:
+            return [(token(word), None) for word in answer.text.split()]
+        return [(token(str(e["token"]).strip()), e.get("logprob")) for e in answer.entries]
 
 
 def _data_url(media: Any) -> str:

@@ -393,7 +393,7 @@ class ServedEngine(Engine):
     def _said(self, came: Came, count: int) -> Iterator[Claim]:
         request = self._requests[came.name]
         yield from about_answer(request, came.answer, *self.counts(request, count))
-        yield from about_logprobs(request, came.answer.entries, came.answer.text.split())
+        yield from about_logprobs(request, came.answer)
         yield from about_asked(request, came.answer, self.tokens, self._options.words)
         if self._left:
             yield from about_work(self._left, came.answer, self._requests)
