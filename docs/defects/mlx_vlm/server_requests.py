@@ -3,8 +3,8 @@
 - ``"stop": "t7"``: a chat has no such field (server/schemas.py:928): the answer goes on.
 - a sampled request and a plain one together: all rows of a batch get the sampler of the one that
   came first (server/generation.py:1796).
-- ``"logprobs": true`` beside a request without: the generator of the batch computes none, as the one
-  that came first asks for none (server/generation.py:1805), and each token gets 0.0.
+- ``"logprobs": true`` beside a request without: the generator of the batch computes none, as the
+  one that came first asks for none (server/generation.py:1805), and each token gets 0.0.
 - two equal sampled requests without a seed: both get the seed 0 (server/schemas.py:837), and the
   same answer.
 - ``"min_p": 1.0``: no sampler gets it (server/generation.py:1512).
