@@ -235,7 +235,7 @@ def _some_logprobs(brief: Brief) -> Schedule:
             together(first),
             together(*joining, row(3, TWO, ANSWER, asked=False), when=produced("without 0", 2)),
             together(second, when=gone("without 0")),
-            together(row(6, LONG, ANSWER, asked=False), when=produced("with 4", 2)),
+            together(row(5, LONG, ANSWER, asked=False), when=produced("with 4", 2)),
         ),
     )
 
