@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from conformance.core.accepted_fields import Accepted, Passed
 from conformance.core.counted import Counted
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
@@ -21,7 +22,7 @@ from conformance.core.family import Family
 from conformance.core.prefix_reuse import PrefixReuse
 from conformance.core.repro_calls import ReproCalls
 from conformance.core.rounds import Hints
-from conformance.core.schedule import Request, Stage
+from conformance.core.schedule import Request, Schedule, Stage
 from conformance.core.trace import CachedLayer, KeptCache, ProbeResult, StepOutput
 
 
@@ -243,6 +244,19 @@ class Engine(ABC):
     @classmethod
     def probes(cls) -> tuple[str, ...]:
         """The kinds of invalid calls that ``probe`` can make."""
+        return ()
+
+    @classmethod
+    def accepted(cls) -> Accepted:
+        """The fields that the installed release accepts; empty if the adapter does not say.
+
+        The end of each run asks for them, so they are read without importing more of the library.
+        """
+        return {}
+
+    @classmethod
+    def passed(cls, model: Any, schedule: Schedule) -> Sequence[Passed]:  # noqa: ARG003
+        """What the adapter passes to the library for a schedule; nothing is decoded."""
         return ()
 
 

@@ -47,6 +47,7 @@ OF_KINDS: Globs = {
     "kept": ("*",),
     "marathon": ("*",),
     "prefix_caching": ("*",),
+    "prompt_cache": ("segments_with_options",),
     "quantized": ("*turbo*",),
     "ragged": ("long",),
     "samplers": ("*",),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.family import Family
@@ -26,6 +28,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
+from conformance.scenarios.engine_sampling import SECOND, bias
 from conformance.scenarios.lengthy import pieces_of_windows, turns
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 
@@ -33,6 +36,15 @@ from conformance.scenarios.scenario import Brief, Scenario, Witness
 BOUND = 8
 # A bound that is not reached, and longer than most heads are wide.
 ROOM = 40
+_OPTIONS = frozenset(
+    {
+        Capability.SEGMENTS,
+        Capability.CHUNKED,
+        Capability.SAMPLERS,
+        Capability.PROCESSORS,
+        Capability.STOP,
+    }
+)
 # A longer window, of a real checkpoint, would take thousands of steps; its tiny family has a short
 # one.
 LONGEST_WINDOW = 256
@@ -165,7 +177,29 @@ def _prompt_cache(brief: Brief) -> list[Schedule]:
             text_request(brief, "plain", MEDIUM, variant=1, max_tokens=3),
         ]
         schedules.append(at_once("segments", *pieces, options=IN_PIECES))
+    if brief.capabilities >= _OPTIONS:
+        schedules.append(_segments_with_options(brief))
     return schedules
+
+
+def _segments_with_options(brief: Brief) -> Schedule:
+    """Prompts in segments, each with an option of its own, as a server inserts them."""
+    first = text_request(brief, "first", SHORT, max_tokens=3)
+    ended = text_request(brief, "ended", SHORT, variant=2, segments=(2, 3), max_tokens=8)
+    tokens = brief.solo(ended, IN_PIECES).tokens
+    rows = [
+        text_request(brief, "second", MEDIUM, segments=(3, 6, 2), max_tokens=5, sampler=SECOND),
+        text_request(
+            brief, "biased", LONG, segments=(8, 15), max_tokens=6, processors=(bias(brief, 1),)
+        ),
+        replace(ended, stop=(tokens[2:4],)),
+        text_request(
+            brief, "more", SHORT, variant=1, segments=(4, 1), continues=Continuation("first")
+        ),
+        text_request(brief, "plain", MEDIUM, variant=1, max_tokens=4),
+    ]
+    arrivals = (together(first), together(*rows, when=gone("first")))
+    return Schedule("segments_with_options", arrivals, options=IN_PIECES)
 
 
 def _between(brief: Brief) -> Schedule:
@@ -244,7 +278,7 @@ PROMPT_CACHE = Scenario(
     _prompt_cache,
     (
         Witness("a request that goes on from a cache", _went_on).shown_in(
-            "finished", "between", "saved", "live"
+            "finished", "between", "saved", "live", "segments_with_options"
         ),
         seen.prefill_together(2).shown_in("finished", "between", "saved", "segments"),
     ),

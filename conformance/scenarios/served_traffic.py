@@ -25,6 +25,7 @@ from conformance.scenarios.build import (
     SHORT,
     TWO,
     at_once,
+    gone,
     produced,
     text_request,
     together,
@@ -32,7 +33,7 @@ from conformance.scenarios.build import (
 from conformance.scenarios.choices import Seeded
 from conformance.scenarios.engine_sampling import bias
 from conformance.scenarios.scenario import Brief, Scenario, Witness
-from conformance.scenarios.served_clients import ANSWER
+from conformance.scenarios.served_clients import ANSWER, LASTING
 from conformance.scenarios.workloads.mixing import cycled
 
 # Longer than the history that a penalty counts by default.
@@ -67,7 +68,7 @@ _PRESENT = Processor("library", {"presence_penalty": 1.5})
 
 
 def _schedules(brief: Brief) -> list[Schedule]:
-    return [_options(brief), _ends(brief), _logprobs(brief)]
+    return [_options(brief), _ends(brief), _logprobs(brief), _some_logprobs(brief)]
 
 
 def _options(brief: Brief) -> Schedule:
@@ -209,6 +210,51 @@ def _logprobs(brief: Brief) -> Schedule:
     return at_once("logprobs", *rows, options=EngineOptions(busy=True))
 
 
+def _some_logprobs(brief: Brief) -> Schedule:
+    """Requests with logprobs join one without; then one without joins one with logprobs."""
+
+    def row(at: int, length: int, most: int, *, asked: bool) -> Request:
+        fields = {"top_logprobs": 2 + at} if asked else {"logprobs": False}
+        return text_request(
+            brief,
+            f"{'with' if asked else 'without'} {at}",
+            length,
+            variant=50 + at,
+            max_tokens=most,
+            # An answer without logprobs is read from its text, in which special tokens are missing.
+            processors=() if asked else (_plain_words(brief),),
+            asked=Asked(streamed=at % 2 == 0, fields=fields),
+        )
+
+    most = min(LASTING // 4, (brief.longest or LASTING) - MEDIUM - 2)
+    first, second = row(0, MEDIUM, most, asked=False), row(4, SHORT, most, asked=True)
+    joining = [row(1, LONG, ANSWER, asked=True), row(2, SHORT, ANSWER, asked=True)]
+    return Schedule(
+        "some_logprobs",
+        (
+            together(first),
+            together(*joining, row(3, TWO, ANSWER, asked=False), when=produced("without 0", 2)),
+            together(second, when=gone("without 0")),
+            together(row(5, LONG, ANSWER, asked=False), when=produced("with 4", 2)),
+        ),
+    )
+
+
+def _plain_words(brief: Brief) -> Processor:
+    """Lets only some tokens be chosen, none of them special."""
+    return Processor("library", {"logit_bias": {str(t): 100.0 for t in range(*brief.tokens, 8)}})
+
+
+def _some_bare(trace: Trace) -> bool:
+    """Whether answers with and without logprobs were on their way at once."""
+    asked = {
+        r.request_id: "top_logprobs" in r.asked.fields for r in trace.schedule.requests if r.asked
+    }
+    return any(
+        {asked[n] for n in step.in_stage(Stage.DECODE)} == {True, False} for step in trace.steps
+    )
+
+
 def _beside_others(trace: Trace) -> bool:
     """Whether drawn answers, and others whose tokens are known, were on their way at once."""
     drawn = {request.request_id: request.random for request in trace.schedule.requests}
@@ -245,5 +291,6 @@ SERVED_TRAFFIC = Scenario(
         Witness("drawn answers beside others", _beside_others).shown_in("options"),
         Witness("equal requests with different answers", _differ).shown_in("options"),
         Witness("answers that end in every way", _ended).shown_in("ends"),
+        Witness("answers with and without logprobs", _some_bare).shown_in("some_logprobs"),
     ),
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 import click
 
+from conformance.app.cli.coverage_lists import COVERAGE
 from conformance.app.cli.models_output import plain_output
 from conformance.app.cli.options import (
     EXISTING_FILE,
@@ -38,7 +40,8 @@ _KINDS = "|".join(KINDS)
 @globs(
     "engine",
     "families: only families of these engines. Each is loaded to show its caches and positions, "
-    "the scenarios that apply, and why others do not. May be repeated.",
+    "the scenarios that apply, and why others do not. coverage: only these engines. May be "
+    "repeated.",
 )
 @click.option(
     "--from",
@@ -74,10 +77,11 @@ def command(
     \b
     conformance show families                          each with its engines
     conformance show families --engine mlx_vlm         each loaded: caches, positions
+    conformance show coverage --engine mlx_lm          which of its fields schedules set
     conformance show mlx_lm/llama/ragged/float32/0     one case in full
     """  # noqa: D301
-    if engines and what != "families":
-        raise ConformanceError("--engine goes with `conformance show families` only")
+    if engines and what not in {"families", COVERAGE}:
+        raise ConformanceError("--engine goes with `conformance show families` or `coverage` only")
     if what is not None and "/" in what:
         if source is not None:
             result = recorded(what, source)
@@ -115,7 +119,8 @@ def _show_installed(
             raise ConformanceError(f"--json: name what to show: {_KINDS}, or a CASE_ID")
         say(overview(registry))
         return
-    lists = lists_of(registry, what, engines)
+    with plain_output() if what == COVERAGE else contextlib.nullcontext():
+        lists = lists_of(registry, what, engines)
     if as_json:
         say(json.dumps(lists, indent=2))
     else:

@@ -10,6 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from conformance.app.cli.consoles import new_console
+from conformance.app.cli.coverage_lists import COVERAGE, coverage_lists
 from conformance.app.cli.parallel import in_processes
 from conformance.core.engine import Engine
 from conformance.core.errors import ModelError, Unsupported
@@ -21,7 +22,7 @@ from conformance.run.registry import Registry
 
 Lists = dict[str, Any]
 
-KINDS = ("families", "engines", "scenarios", "faults", "plugins")
+KINDS = ("families", "engines", "scenarios", "faults", "plugins", COVERAGE)
 
 _IN_TABLE = {
     "families": ("family", "library", "module", "modalities", "window", "engines"),
@@ -38,11 +39,14 @@ def lists_of(registry: Registry, what: str, engines: tuple[str, ...] = ()) -> Li
 
     Args:
         what: a name of ``KINDS``.
-        engines: globs; for families, only those of these engines, each loaded.
+        engines: globs; for families, only those of these engines, each loaded; for coverage, the
+            engines to cover.
 
     Raises:
         ConformanceError: a glob matches no engine.
     """
+    if what == COVERAGE:
+        return coverage_lists(registry, registry.select_engines(engines))
     return loaded_families(registry, engines) if engines else _LISTS[what](registry)
 
 

@@ -30,6 +30,7 @@ from conformance.app.pytest_plugin.worker_crashes import write_to_real_stderr
 from conformance.app.pytest_plugin.worker_processes import STOPS, WorkerProcesses, stop_run
 from conformance.app.run_settings import Settings
 from conformance.backend import device
+from conformance.core.engine import Engine
 from conformance.core.errors import ConformanceError, ResultError
 from conformance.core.invocation import this_invocation
 from conformance.core.plain_text import plain
@@ -39,6 +40,7 @@ from conformance.core.verdict import CaseId, CaseResult, decode, encode
 from conformance.report import Outcome, failure_message, properties, render, summary
 from conformance.report.jsonl import ResultFile
 from conformance.report.outcome import count
+from conformance.run.field_coverage import known_fields, new_fields
 from conformance.run.registry import Registry
 from conformance.run.selection import DEFAULT_ENGINES
 from conformance.run.unexercised import unexercised
@@ -205,8 +207,13 @@ class ResultCollector:
             notes=(
                 *self.setup.selection.shard.notes,
                 *(unexercised(self.setup.registry, self.setup.selection, results) if whole else ()),
+                *(new_fields(self._engines, known_fields()) if whole else ()),
             ),
         )
+
+    @property
+    def _engines(self) -> list[type[Engine]]:
+        return [self.setup.registry.engines[name] for name in self.setup.engines]
 
     def take(self, results: Iterable[CaseResult]) -> None:
         """Add results that need not be computed again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import sys
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -12,15 +13,17 @@ from typing import Any, ClassVar
 from mlx_lm.generate import BatchGenerator, BatchResponse, batch_generate
 
 from conformance.backend.recorded_sampler import recorded
+from conformance.core.accepted_fields import Accepted, Passed, Recorder, parameters_of
 from conformance.core.counted import Clock, Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Stage
+from conformance.core.schedule import Schedule, Stage
 from conformance.core.trace import Claim, FinishReason, StepOutput, TokenEvent
 from conformance.plugins.mlx_lm import compat
 from conformance.plugins.mlx_lm.claims import counted
 from conformance.plugins.mlx_lm.legacy import accepted
 from conformance.plugins.mlx_lm.sampling import make_sampler
+from conformance.plugins.recorded_calls import called, record
 
 # Results that later releases can return, by the argument that asks for them.
 _RESULTS = {
@@ -30,6 +33,9 @@ _RESULTS = {
 }
 # The function uses a tokenizer only for its stop tokens and to decode its output.
 _TOKENIZER = SimpleNamespace(eos_token_ids=[], decode=lambda tokens: " ".join(map(str, tokens)))
+
+
+_PLACE = "batch_generate"
 
 
 class MlxLmBatchGenerate(Engine):
@@ -143,6 +149,19 @@ class MlxLmBatchGenerate(Engine):
     def reloaded(self, prefix: Any) -> Any:
         """The cache after it was saved to a file and loaded."""
         return compat.reloaded(prefix)
+
+    @classmethod
+    def accepted(cls) -> Accepted:
+        """See ``Engine.accepted``; the function passes other arguments to its generator."""
+        passed_on = parameters_of(BatchGenerator.__init__)
+        return {_PLACE: tuple(dict.fromkeys((*parameters_of(batch_generate), *passed_on)))}
+
+    @classmethod
+    def passed(cls, model: Any, schedule: Schedule) -> Sequence[Passed]:
+        """See ``Engine.passed``."""
+        recorder = Recorder()
+        patches = [called(recorder, sys.modules[__name__], _PLACE, cls.accepted()[_PLACE])]
+        return record(cls, model, schedule, recorder, patches, stepping=True)
 
 
 def _call(model: Any, prompts: list[list[int]], **wanted: Any) -> Any:

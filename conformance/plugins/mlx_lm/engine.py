@@ -7,16 +7,25 @@ from typing import Any, ClassVar
 
 import mlx.core as mx
 import numpy as np
+from mlx_lm.generate import BatchGenerator
 
 from conformance.backend.cache_entries import floating
 from conformance.backend.recorded_sampler import RecordedSampler, recorded
 from conformance.backend.sampling import ForcedSampler
 from conformance.backend.weighing import pending_edges, weigh
+from conformance.core.accepted_fields import Accepted, Passed, Recorder, parameters_of
 from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
-from conformance.core.schedule import Request, Stage, own_processors, own_sampler, own_stop
+from conformance.core.schedule import (
+    Request,
+    Schedule,
+    Stage,
+    own_processors,
+    own_sampler,
+    own_stop,
+)
 from conformance.core.token_choice import Sampler
 from conformance.core.trace import (
     CachedLayer,
@@ -31,6 +40,9 @@ from conformance.plugins.mlx_lm.claims import Claims, Counting
 from conformance.plugins.mlx_lm.prefix_caching import PrefixCache, Start
 from conformance.plugins.mlx_lm.probes import PROBES, probe
 from conformance.plugins.mlx_lm.sampling import make_sampler
+from conformance.plugins.recorded_calls import inserted, made, record
+
+_INSERTS = ("insert", "insert_segments")
 
 
 class MlxLmEngine(Engine):
@@ -240,6 +252,23 @@ class MlxLmEngine(Engine):
     def probes(cls) -> tuple[str, ...]:
         """See ``probes``."""
         return tuple(PROBES)
+
+    @classmethod
+    def accepted(cls) -> Accepted:
+        """See ``Engine.accepted``."""
+        methods = (getattr(BatchGenerator, name, None) for name in ("__init__", *_INSERTS))
+        return {m.__qualname__: parameters_of(m) for m in methods if m is not None}
+
+    @classmethod
+    def passed(cls, model: Any, schedule: Schedule) -> Sequence[Passed]:
+        """See ``Engine.passed``."""
+        recorder = Recorder()
+        names = [name for name in _INSERTS if hasattr(BatchGenerator, name)]
+        patches = [made(recorder, BatchGenerator, BatchGenerator.__init__.__qualname__)]
+        patches += [
+            inserted(recorder, BatchGenerator, name, f"BatchGenerator.{name}") for name in names
+        ]
+        return record(cls, model, schedule, recorder, patches)
 
     def _own_sampler(self, request: Request) -> RecordedSampler | None:
         """The sampler to insert the request with; ``None`` for the generator's."""

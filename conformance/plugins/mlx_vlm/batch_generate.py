@@ -18,11 +18,12 @@ from mlx_vlm.prompt_utils import apply_chat_template
 from mlx_vlm.utils import prepare_inputs
 
 from conformance.backend.sampling import SamplerFn
+from conformance.core.accepted_fields import Accepted, Passed, Recorder, parameters_of
 from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
-from conformance.core.schedule import Request, Stage
+from conformance.core.schedule import Request, Schedule, Stage
 from conformance.core.trace import FinishReason, StepOutput, TokenEvent
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.counting import counted
@@ -31,6 +32,9 @@ from conformance.plugins.mlx_vlm.media import draw
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.processor_files import text_of
 from conformance.plugins.mlx_vlm.sampling import make_processors, make_sampler
+from conformance.plugins.recorded_calls import called, record
+
+_PLACE = "batch_generate"
 
 
 class MlxVlmBatchGenerate(Engine):
@@ -132,6 +136,20 @@ class MlxVlmBatchGenerate(Engine):
         return [
             (tuple(r.request_id for r in group), _joint(model, group)) for group in groups.values()
         ]
+
+    @classmethod
+    def accepted(cls) -> Accepted:
+        """See ``Engine.accepted``; the function passes other arguments to its generator."""
+        library = compat.generation()
+        passed_on = parameters_of(library.BatchGenerator.__init__)
+        return {_PLACE: tuple(dict.fromkeys((*parameters_of(library.batch_generate), *passed_on)))}
+
+    @classmethod
+    def passed(cls, model: LoadedModel, schedule: Schedule) -> Sequence[Passed]:
+        """See ``Engine.passed``."""
+        recorder = Recorder()
+        patches = [called(recorder, compat.generation(), _PLACE, cls.accepted()[_PLACE])]
+        return record(cls, model, schedule, recorder, patches, stepping=True)
 
     def _check(self, request: Request, prompt: str) -> None:
         """Check that the function tokenizes the text to the oracle's prompt."""

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 from conformance.backend.recorded_sampler import RecordedSampler, recorded
 from conformance.backend.weighing import pending_edges
+from conformance.core.accepted_fields import Accepted, Passed, Recorder, parameters_of
 from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import Drafting, EngineOptions, PrefixCaching
-from conformance.core.schedule import Stage, own_processors
+from conformance.core.schedule import Schedule, Stage, own_processors
 from conformance.core.trace import (
     CachedLayer,
     Claim,
@@ -37,6 +38,7 @@ from conformance.plugins.mlx_vlm.sampling import (
     stop_tokens,
     stopping_processor,
 )
+from conformance.plugins.recorded_calls import inserted, made, record
 
 # The token of an event without a token.
 NO_TOKEN = -1
@@ -225,6 +227,22 @@ class MlxVlmEngine(Engine):
     def probes(cls) -> tuple[str, ...]:
         """See ``probes``."""
         return tuple(PROBES)
+
+    @classmethod
+    def accepted(cls) -> Accepted:
+        """See ``Engine.accepted``."""
+        generator = compat.generation().BatchGenerator
+        return {m.__qualname__: parameters_of(m) for m in (generator.__init__, generator.insert)}
+
+    @classmethod
+    def passed(cls, model: Any, schedule: Schedule) -> Sequence[Passed]:
+        """See ``Engine.passed``."""
+        recorder, generator = Recorder(), compat.generation().BatchGenerator
+        patches = (
+            made(recorder, generator, generator.__init__.__qualname__),
+            inserted(recorder, generator, "insert", generator.insert.__qualname__),
+        )
+        return record(cls, model, schedule, recorder, patches)
 
     def _make(self, forced: bool) -> Any:  # noqa: FBT001
         model = self._loaded.language_model

@@ -49,6 +49,12 @@ class Question:
         """Whether the answer is wanted piece by piece."""
         return bool(self.body.get("stream"))
 
+    @property
+    def sent(self) -> dict[str, Any]:
+        """The body as a server gets it."""
+        body = dict(self.body)
+        return {"messages" if self.chat else "prompt": body.pop("input"), **body}
+
 
 class PartKind(enum.StrEnum):
     """The kind of a piece of an answer."""
@@ -76,6 +82,7 @@ class Answer:
         entries: the entries of the logprobs, in order: dicts with ``token``, ``logprob``, ``id``.
         reason: the finish reason that the server reports.
         usage: the server's counts of tokens.
+        bare: its request asks for no logprobs.
         ids: the ids of its pieces.
         sent, first, last: times of sending and of the first and last piece, in seconds.
         at_sending, at_first: the number of pieces each request had at these two moments.
@@ -86,6 +93,7 @@ class Answer:
     entries: list[dict[str, Any]] = field(default_factory=list)
     reason: str | None = None
     usage: dict[str, Any] = field(default_factory=dict)
+    bare: bool = False
     ids: set[str] = field(default_factory=set)
     sent: float = 0.0
     first: float | None = None
@@ -214,7 +222,11 @@ class Asking:
     async def _follow(self, question: Question, put: Callable[[Came], Any] | None = None) -> None:
         """Send the question and put its events into the queue."""
         put = put or self.came.put
-        answer = Answer(sent=time.monotonic(), at_sending=dict(self._pieces))
+        answer = Answer(
+            bare=question.body.get("logprobs") is False,
+            sent=time.monotonic(),
+            at_sending=dict(self._pieces),
+        )
         error, on_its_way = "", False
         try:
             if question.unread:
@@ -237,21 +249,19 @@ class Asking:
     async def _unread(self, question: Question) -> None:
         """Keep the answer unread until cancelled; little of it fits into the receive buffer."""
         path = "chat/completions" if question.chat else "completions"
-        body = dict(question.body)
-        body["messages" if question.chat else "prompt"] = body.pop("input")
         async with (
             async_client(ANSWER_SECONDS, socket_options=[_SMALL]) as client,
-            client.stream("POST", f"{self._url}/v1/{path}", json=body),
+            client.stream("POST", f"{self._url}/v1/{path}", json=question.sent),
         ):
             await asyncio.Event().wait()
 
     async def _sent(self, question: Question) -> Any:
-        body = dict(question.body)
-        # Fields that the API does not have are passed on unchanged.
+        body = question.sent
         made: Any = self._client.chat.completions if question.chat else self._client.completions
-        asked = {"messages" if question.chat else "prompt": body.pop("input"), "extra_body": body}
-        model, stream = body.pop("model"), body.pop("stream", False)
-        return await made.create(model=model, stream=stream, **asked)
+        needed = ("messages" if question.chat else "prompt", "model")
+        asked = {name: body.pop(name) for name in needed}
+        # Fields that the API does not have are passed on unchanged.
+        return await made.create(stream=body.pop("stream", False), **asked, extra_body=body)
 
     async def _streamed(
         self, question: Question, answer: Answer, put: Callable[[Came], Any]

@@ -140,15 +140,15 @@ def about_work(
         yield Claim("tokens made for a client that had left", str(made), "few", holds)
 
 
-def about_logprobs(
-    request: Request, entries: Sequence[Mapping[str, Any]], words: Sequence[str]
-) -> Iterator[Claim]:
+def about_logprobs(request: Request, answer: Answer) -> Iterator[Claim]:
     """Claim that logprobs entries match the answer's tokens, with the likeliest tokens first.
 
-    Args:
-        entries: the entries of the whole answer; entries without a token's name are skipped.
-        words: the words of the answer's text.
+    Entries without a token's name are skipped.
     """
+    entries, words = answer.entries, answer.text.split()
+    if answer.bare:
+        yield Claim("logprobs, unasked", str(len(entries)), "0", holds=not entries)
+        return
     if request.asked is not None and "top_logprobs" in request.asked.fields:
         # All answers have logprobs if the server's streams do; these were asked for by number.
         said, right = str(sum(bool(e.get("top_logprobs")) for e in entries)), str(len(words))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 import os
 import sys
+import tempfile
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
@@ -13,11 +16,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from conformance.core.accepted_fields import COMMAND_LINE, LeftOut, Passed, Recorder
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.forward_calls import ServedStep
 from conformance.core.origin import Origin
-from conformance.core.schedule import Request
+from conformance.core.schedule import Request, Schedule
 from conformance.core.trace import Claim, StepOutput
 from conformance.plugins.servers import planting
 from conformance.plugins.servers.asking import Question
@@ -55,6 +59,9 @@ class ManagedEngine(ServedEngine):
     # In the API, the number of other tokens to report; in a chat, true or false.
     completion_logprobs: ClassVar[int] = 1
 
+    # The model of a chat or, if the server has none, what a request is.
+    request_model: ClassVar[str] = "request"
+
     # The place of the patch that records the server's steps: module and name.
     counting: ClassVar[str] = ""
 
@@ -78,6 +85,26 @@ class ManagedEngine(ServedEngine):
                 raise Unsupported("there is no other model: not supported")
             return origin.other(origin.seed + request.asked.other).alone(request, options)
         return super().alone(model, request, options)
+
+    @classmethod
+    def passed(cls, model: Any, schedule: Schedule) -> Sequence[Passed]:
+        """See ``Engine.passed``: what would be asked of a server that is not started."""
+        accepted = cls.accepted()
+        with tempfile.TemporaryDirectory(prefix="conformance-unstarted-") as name:
+            recorder = Recorder(folder=name)
+            engine = cls.__new__(cls)
+            engine._given, engine._options = model, schedule.options
+            engine._server = _Unstarted(Path(name))
+            flags = dict(_options_of([*_place(Path(name), 0), *engine.flags()]))
+            for option in dict.fromkeys((*accepted[COMMAND_LINE], *flags)):
+                recorder.add(COMMAND_LINE, option, flags.get(option, LeftOut.LEFT_OUT))
+            for recorder.arrival, arrival in enumerate(schedule.arrivals):
+                for request in arrival.requests:
+                    _make_folders(Path(name), request)
+                    with contextlib.suppress(Unsupported):
+                        body = engine.ask(request).sent
+                        recorder.body(cls.request_model, accepted[cls.request_model], body)
+        return recorder.passed
 
     @classmethod
     @abstractmethod
@@ -236,9 +263,8 @@ class ManagedEngine(ServedEngine):
                 end_by(folder, [token for (token,) in self._options.stop])
 
         def command(folder: Path, port: int) -> list[str]:
-            place = ["--model", str(folder), "--host", "127.0.0.1", "--port", str(port)]
             runs = planting.command(self.module(), folder, self._places())
-            return [*self.launcher(), sys.executable, *runs, *place, *self.flags()]
+            return [*self.launcher(), sys.executable, *runs, *_place(folder, port), *self.flags()]
 
         environment = {**os.environ, **_OFFLINE, **self.environment()}
         return start(
@@ -248,3 +274,31 @@ class ManagedEngine(ServedEngine):
             health=self.health,
             imported=self.imported,
         )
+
+
+class _Unstarted(ManagedServer):
+    """Stands for a server that would be started in this folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+
+def _place(folder: Path, port: int) -> list[str]:
+    """The options that say what is served, and where."""
+    return ["--model", str(folder), "--host", "127.0.0.1", "--port", str(port)]
+
+
+def _options_of(command: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The options of a command with their values; one without a value has its name."""
+    for flag, value in itertools.zip_longest(command, command[1:], fillvalue="--"):
+        if flag.startswith("--"):
+            yield flag, flag if value.startswith("--") else value
+
+
+def _make_folders(folder: Path, request: Request) -> None:
+    """Make the folders of what a request wants loaded, which are then not written."""
+    asked = request.asked
+    numbers = {"adapter": asked.adapter, "other": asked.other} if asked is not None else {}
+    for name, number in numbers.items():
+        if number:
+            (folder / f"{name}{number}").mkdir(exist_ok=True)

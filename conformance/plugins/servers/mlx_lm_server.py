@@ -7,6 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from conformance.core.accepted_fields import (
+    COMMAND_LINE,
+    Accepted,
+    body_fields_in,
+    options_in,
+    source_tree,
+)
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request
@@ -64,6 +71,12 @@ class MlxLmServer(ManagedEngine):
         """See ``ManagedEngine.module``."""
         return "mlx_lm.server"
 
+    @classmethod
+    def accepted(cls) -> Accepted:
+        """See ``Engine.accepted``: the server reads the fields of a body by hand."""
+        tree = source_tree(cls.module())
+        return {cls.request_model: body_fields_in(tree), COMMAND_LINE: options_in(tree)}
+
     def flags(self) -> Sequence[str]:
         """Options for sizes, and for the number of kept prompts."""
         options = self._options
@@ -120,6 +133,11 @@ class TensorParallelServer(MlxLmServer):
     # The server refuses adapters in a group.
     capabilities: ClassVar[frozenset[Capability]] = MlxLmServer.capabilities - {Capability.ADAPTERS}
     imported: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def accepted(cls) -> Accepted:
+        """See ``Engine.accepted``: nothing but what the server of one process accepts."""
+        return {}
 
     def launcher(self) -> Sequence[str]:
         """A launcher with a ring on loopback; the first process has the server's address."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
 
+from conformance.core.accepted_fields import COMMAND_LINE, Accepted, options_in, source_tree
 from conformance.core.engine import Capability
 from conformance.core.errors import Unsupported
 from conformance.core.family import Processor
@@ -44,6 +47,7 @@ class MlxVlmServer(ManagedEngine):
         Capability.STOP,
     }
 
+    request_model: ClassVar[str] = "ChatRequest"
     counting: ClassVar[str] = "conformance.plugins.servers.planting:of_mlx_vlm"
     imported: ClassVar[tuple[str, ...]] = (
         "mlx_vlm.server",
@@ -56,6 +60,24 @@ class MlxVlmServer(ManagedEngine):
     def module(cls) -> str:
         """See ``ManagedEngine.module``."""
         return "mlx_vlm.server"
+
+    @classmethod
+    def accepted(cls) -> Accepted:
+        """See ``Engine.accepted``: the fields of the models of all requests."""
+        server = cls.module()
+        modules = [m for n, m in sys.modules.items() if f"{n}.".startswith(f"{server}.")]
+        models = {
+            value
+            for module in modules
+            for name, value in vars(module).items()
+            if name.endswith("Request") and hasattr(value, "model_fields")
+        }
+        ordered = sorted(models, key=lambda model: model.__name__)
+        options = (options_in(source_tree(name)) for name in (server, f"{server}.cli"))
+        return {
+            **{model.__name__: tuple(model.model_fields) for model in ordered},
+            COMMAND_LINE: tuple(itertools.chain.from_iterable(options)),
+        }
 
     def flags(self) -> Sequence[str]:
         """Options for sizes, logprobs and quantized caches."""
@@ -117,16 +139,17 @@ class MlxVlmServer(ManagedEngine):
         return [{"type": "text", "text": self.text(tokens)}] if tokens else []
 
     def tokens(self, answer: Answer) -> Tokens:
-        """The tokens of the logprobs, which come with each token."""
+        """The tokens of the logprobs, which come with each token; without them, the words."""
         made = self._origin.family.facts.processor or Processor()
         words = {text.strip(): token for text, token in self._options.words}
         special = made.tokenizer.special | words
-        found = []
-        for entry in answer.entries:
-            word = str(entry["token"]).strip()
-            token = special[word] if word in special else int(word.removeprefix("t"))
-            found.append((token, entry.get("logprob")))
-        return found
+
+        def token(word: str) -> int:
+            return special[word] if word in special else int(word.removeprefix("t"))
+
+        if answer.bare:
+            return [(token(word), None) for word in answer.text.split()]
+        return [(token(str(e["token"]).strip()), e.get("logprob")) for e in answer.entries]
 
 
 def _data_url(media: Any) -> str:

@@ -211,6 +211,10 @@ class ServedEngine(Engine):
     def question(self, request: Request, *, streamed: bool) -> Question:
         """The request as it is sent."""
 
+    def ask(self, request: Request) -> Question:
+        """The request as it is sent, streamed if it says so."""
+        return self.question(request, streamed=request.asked is None or request.asked.streamed)
+
     @abstractmethod
     def tokens(self, answer: Answer) -> Tokens:
         """The answer's tokens so far with their logprobs; the last may be incomplete."""
@@ -259,8 +263,7 @@ class ServedEngine(Engine):
             self._emitted[name] = 0
             decoding = (o for o, stage in self._stages.items() if stage is Stage.DECODE)
             self._found_at_work[name] = (*decoding, *self._own)
-            asked = request.asked
-            self._asking.send(self.question(request, streamed=asked is None or asked.streamed))
+            self._asking.send(self.ask(request))
 
     def remove(self, request_ids: Sequence[str]) -> None:
         """Close the connections of these requests' clients."""
@@ -390,7 +393,7 @@ class ServedEngine(Engine):
     def _said(self, came: Came, count: int) -> Iterator[Claim]:
         request = self._requests[came.name]
         yield from about_answer(request, came.answer, *self.counts(request, count))
-        yield from about_logprobs(request, came.answer.entries, came.answer.text.split())
+        yield from about_logprobs(request, came.answer)
         yield from about_asked(request, came.answer, self.tokens, self._options.words)
         if self._left:
             yield from about_work(self._left, came.answer, self._requests)

@@ -3,6 +3,8 @@
 - ``"stop": "t7"``: a chat has no such field (server/schemas.py:928): the answer goes on.
 - a sampled request and a plain one together: all rows of a batch get the sampler of the one that
   came first (server/generation.py:1796).
+- ``"logprobs": true`` beside a request without: the generator of the batch computes none, as the
+  one that came first asks for none (server/generation.py:1805), and each token gets 0.0.
 - two equal sampled requests without a seed: both get the seed 0 (server/schemas.py:837), and the
   same answer.
 - ``"min_p": 1.0``: no sampler gets it (server/generation.py:1512).
@@ -200,6 +202,18 @@ def has_anothers_sampler(server):
     return found != alone, f"alone {' '.join(alone)}, beside a sampled one {' '.join(found)}"
 
 
+def lacks_logprobs(server):
+    def logprobs():
+        _, text = server.ask(logprobs=True)
+        return [entry["logprob"] for entry in json.loads(text)["choices"][0]["logprobs"]["content"]]
+
+    alone = logprobs()
+    rest = server.beside()
+    found = logprobs()
+    rest()
+    return not any(found) and any(alone), f"alone {alone[:3]}, beside one without {found[:3]}"
+
+
 def draws_alike(server):
     one, other = (server.words(temperature=2.0, max_tokens=24) for _ in range(2))
     return one == other, f"{' '.join(one[:6])}, {' '.join(other[:6])}"
@@ -229,6 +243,7 @@ IMAGE = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"
 DEFECTS = {
     "stop": goes_on,
     "a sampler beside": has_anothers_sampler,
+    "logprobs beside a request without": lacks_logprobs,
     "equal requests without a seed": draws_alike,
     "min_p": draws_any,
     "max_tokens of -1": accepts(max_tokens=-1),

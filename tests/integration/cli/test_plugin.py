@@ -85,3 +85,21 @@ def test_pytest_knows_it_by_its_own_option_and_by_ours(suite):
     for option in ("-p", "--conformance-plugin"):
         done = suite(*mine, option, "my_engine")
         assert done.code == 0, done
+
+
+NEWER = ENGINE.replace(
+    'name = "mine"',
+    'name = "mlx_lm"\n\n    @classmethod\n    def accepted(cls):\n'
+    '        return {"BatchGenerator.insert": ("prompts", "novel")}',
+)
+
+
+def test_what_a_newer_release_accepts_is_named_at_the_end_of_a_run(conformance, tmp_path):
+    (tmp_path / "newer.py").write_text(NEWER)
+    done = conformance(
+        "run", "-p", "newer", "--engine", "mlx_lm", "--family", "calm", "--jobs", "1"
+    )
+    assert done.code == 0, done
+    said = " ".join(done.out.split())
+    assert "mlx_lm: this release accepts novel (BatchGenerator.insert), which nobody" in said
+    assert "prompts (Batch" not in said

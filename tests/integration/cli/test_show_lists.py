@@ -54,13 +54,16 @@ def test_families_of_an_engine_are_loaded_and_described(conformance):
 def test_only_families_are_listed_by_engine(conformance):
     done = conformance("show", "plugins", "--engine", "toy")
     assert done.code == 2
-    assert "--engine goes with `conformance show families` only" in done.err
+    assert "--engine goes with `conformance show families` or `coverage` only" in done.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("wishes",), "show wishes: name families, engines, scenarios, faults, plugins, or"),
+        (
+            ("wishes",),
+            "show wishes: name families, engines, scenarios, faults, plugins, coverage, or",
+        ),
         (("--json",), "--json: name what to show"),
         (("families", "--no-expectations"), "go with a CASE_ID"),
         (("--engine", "toy"), "--engine goes with"),
@@ -107,3 +110,32 @@ def test_the_plugins_that_come_with_the_package_fit_on_one_screen(start):
     assert "mlx_vlm" in done.out
     assert len(done.out.splitlines()) <= 24
     assert max(map(len, done.out.splitlines())) <= 100
+
+
+def test_coverage_without_an_adapter_that_says_what_is_accepted(conformance):
+    done = conformance("show", "coverage", "--engine", "toy")
+    assert done.code != 0
+    assert "toy: no adapter of these says what is accepted" in done.err
+
+
+def test_the_coverage_of_an_adapter_has_counts_by_place(conformance, tmp_path):
+    (tmp_path / "counting.py").write_text(
+        "from toy_plugin import ToyEngine\n"
+        "from conformance import hookimpl\n"
+        "class Mine(ToyEngine):\n"
+        "    name = 'mine'\n"
+        "    @classmethod\n"
+        "    def accepted(cls):\n"
+        "        return {'insert': ('prompts', 'seed')}\n"
+        "@hookimpl\n"
+        "def conformance_engines():\n"
+        "    return [Mine]\n"
+    )
+    done = conformance("show", "coverage", "-p", "counting", "--engine", "mine", "--json")
+    assert done.code == 0, done
+    found = json.loads(done.out)
+    counts = {"set": 0, "reviewed": 0, "gap": 2}
+    assert found["places"] == [{"engine": "mine", "place": "insert", **counts}]
+    assert [row["field"] for row in found["fields gap"]] == ["prompts", "seed"]
+    table = conformance("show", "coverage", "-p", "counting", "--engine", "mine").out
+    assert ["mine", "insert", "seed"] in [line.split() for line in table.splitlines()]

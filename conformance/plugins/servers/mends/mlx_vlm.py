@@ -142,6 +142,18 @@ def rows_have_their_own_samplers(hits: Hits) -> Patch:
     )
 
 
+@served_mend("server-logprobs-of-the-first")
+def all_rows_have_logprobs(hits: Hits) -> Patch:
+    """The generator computes logprobs whoever comes first; only who asks for them gets them."""
+
+    def made(right: Right, *args: Any, **options: Any) -> None:
+        hits.hit_if(not options.get("compute_logprobs"))
+        wanted = {"compute_logprobs": True, "top_logprobs_k": generation.get_top_logprobs_k()}
+        right(*args, **options | wanted)
+
+    return wrap(ar.BatchGenerator, "__init__", made)
+
+
 @served_mend("server-draws-alike")
 def requests_without_seeds_draw_their_own(hits: Hits) -> Patch:
     """A request that names no seed gets one of its own."""

@@ -131,13 +131,19 @@ def test_logprobs_are_of_the_tokens_that_came(entries, wrong):
     assert wrong_in(entries) == wrong
 
 
-def wrong_in(entries, request=REQUEST):
-    return [c.what for c in about_logprobs(request, entries, ["t1", "t2"]) if not c.holds]
+def wrong_in(entries, request=REQUEST, *, bare=False):
+    answer = Answer(text="t1 t2", entries=entries, bare=bare)
+    return [c.what for c in about_logprobs(request, answer) if not c.holds]
 
 
 def with_tops(token, logprob, **tops):
     listed = [{"token": name, "logprob": own} for name, own in tops.items()]
     return {"token": token, "logprob": logprob, "top_logprobs": listed}
+
+
+def test_an_answer_that_is_to_have_no_logprobs_has_none():
+    assert wrong_in([], bare=True) == []
+    assert wrong_in([entry("t1")], bare=True) == ["logprobs, unasked"]
 
 
 AMONG = "logprob of a token among its top_logprobs"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -93,6 +93,33 @@ def penalty_lost_beside_another(hits: Hits) -> Patch:
         return found[:-1] if len(found) > 1 else found
 
     return wrap(server, "_make_logits_processors", make)
+
+
+@_fault("S37.logprobs-of-the-first-request", kills=("served_traffic/some_logprobs",))
+def logprobs_of_the_first_request(hits: Hits) -> Patch:
+    """All answers of a batch have logprobs if the request that came first asks for them."""
+    first: list[tuple[bool, int]] = []
+    at_work: list[Any] = []
+
+    def generate(
+        right: Right, self: Any, request: Any, args: Any, *more: Any, **options: Any
+    ) -> Any:
+        own = (args.logprobs, args.top_logprobs)
+        if not at_work:
+            first[:] = [own]
+        hits.hit_if(own != first[0])
+        args.logprobs, args.top_logprobs = first[0]
+        context, tokens = right(self, request, args, *more, **options)
+        at_work.append(args)
+        return context, until_its_end(tokens)
+
+    def until_its_end(tokens: Iterator[Any]) -> Iterator[Any]:
+        try:
+            yield from tokens
+        finally:
+            at_work.pop()
+
+    return wrap(server.ResponseGenerator, "generate", generate)
 
 
 @_fault("S34.first-stop-string-alone", kills=("served_traffic/ends",))
