@@ -9,6 +9,11 @@ from conformance.core.schedule import Request, Stage
 from conformance.core.trace import FinishReason, Mode, Stream, Trace
 from conformance.core.verdict import Finding, Verdict
 
+_EARLY, _ON = "a row ends too early", "a row decodes on after its end"
+_CAUSES = dict.fromkeys(
+    (_EARLY, _ON), "the row has another limit, or other stop sequences or tokens"
+)
+
 
 def check_protocol(play: Play) -> list[Finding]:
     """``protocol`` for lost, extra or duplicated tokens, events after the end, unknown ids.
@@ -32,7 +37,7 @@ def check_protocol(play: Play) -> list[Finding]:
                     request_id=request_id,
                     expected=expected,
                     got=got,
-                    cause="the engine's lists are out of step with its rows",
+                    cause=_CAUSES.get(what, "the engine's lists are out of step with its rows"),
                 )
             )
     return findings
@@ -104,7 +109,11 @@ def _removed(trace: Trace, name: str, got: Stream, want: Stream) -> Iterator[Vio
 def _finished(trace: Trace, request: Request, got: Stream, want: Stream) -> Iterator[Violation]:
     name = request.request_id
     if trace.mode is Mode.FORCED and got.tokens != want.tokens:
-        yield "tokens other than fed", name, _show(want.tokens), _show(got.tokens)
+        shorter, longer = sorted((got.tokens, want.tokens), key=len)
+        what = "tokens other than fed"
+        if got.finish_reason is not None and longer[: len(shorter)] == shorter:
+            what = _EARLY if shorter is got.tokens else _ON
+        yield what, name, _show(want.tokens), _show(got.tokens)
         return
     # After a different token a free run may stop elsewhere; an incomplete answer has no such token.
     if want.finish_reason != got.finish_reason and _parted(got.tokens, want.tokens):

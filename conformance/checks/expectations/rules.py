@@ -123,7 +123,14 @@ class Expectations:
         refusing = [r for r in self._about(result)[1] if r.concerns(result)]
         if left and all(f.verdict is Verdict.UNSUPPORTED and _worded(f, refusing) for f in left):
             return ""
-        return f"{', '.join(mended.defects)}: with that mended the case is {mended.verdict}"
+        # All that the family has are mended; those that do not show here are no news.
+        here = [
+            e.id
+            for e in self._about(result)[0]
+            if e.id in mended.defects and e.wanted(result.scenario)
+        ]
+        names = ", ".join(here) or f"{len(mended.defects)} known defects"
+        return f"{names}: with that mended the case is {mended.verdict}"
 
     def stale(self, results: Iterable[CaseResult], *, whole: bool) -> tuple[str, ...]:
         """A sentence for each part of an entry that matched no case of a whole run.

@@ -13,9 +13,19 @@ from conformance.core.engine import Capability
 from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.family import Family
 from conformance.core.schedule import Removal, Request, Schedule, Stage
+from conformance.core.token_choice import RANDOM, Sampler
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
-from conformance.scenarios.build import PIECE, gone, produced, text_request, together
+from conformance.scenarios.build import (
+    LASTING,
+    PIECE,
+    SHORT,
+    at_once,
+    gone,
+    produced,
+    text_request,
+    together,
+)
 from conformance.scenarios.choices import Seeded
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.speculative import accepted_all, accepted_some, rejected
@@ -30,16 +40,33 @@ _FIRST, _SECOND = 6, 5
 _LONGEST = 29
 _LIMITS = (5, 15)
 _LASTING = 24
+_DRAWN, _RANDOM = 48, Sampler(RANDOM, {"temp": 1.0})
 
 
 def _traffic_drafts(brief: Brief) -> list[Schedule]:
-    return [
+    drawn = [_drawn(brief, kind) for kind in brief.drafters]
+    return drawn + [
         _waves(brief, f"{kind}_{name}", number, _options(kind, piece), lengths)
         for kind in brief.drafters
         for number, (name, piece, lengths) in enumerate(
             (("unlike", PIECE, range(2, _LONGEST + 1)), ("equal", _LONGEST, range(13, 14)))
         )
     ]
+
+
+def _drawn(brief: Brief, kind: str) -> Schedule:
+    """Equal rows that draw at random: a draft is accepted as often as the row would draw it."""
+    options = EngineOptions(
+        prefill_batch_size=_DRAWN,
+        completion_batch_size=_DRAWN,
+        drafting=Drafting(kind, _BLOCK),
+        sampler=_RANDOM,
+    )
+    rows = [
+        text_request(brief, f"r{n}", SHORT, max_tokens=LASTING, sampler=_RANDOM)
+        for n in range(_DRAWN)
+    ]
+    return at_once(f"{kind}_drawn", *rows, options=options)
 
 
 def _options(kind: str, piece: int) -> EngineOptions:
@@ -139,9 +166,9 @@ TRAFFIC_DRAFTS = Scenario(
         accepted_all().shown_in("*_equal", "*_unlike"),
         accepted_some().shown_in("*_equal", "*_unlike"),
         rejected().shown_in("*_equal", "*_unlike"),
-        seen.removed_from(Stage.DECODE, among=4),
-        Witness("own drafts of rows that others left", _goes_on),
-        Witness("own drafts that differ by row", _differ),
+        seen.removed_from(Stage.DECODE, among=4).shown_in("*_equal", "*_unlike"),
+        Witness("own drafts of rows that others left", _goes_on).shown_in("*_equal", "*_unlike"),
+        Witness("own drafts that differ by row", _differ).shown_in("*_equal", "*_unlike"),
     ),
     applies=_has_drafter,
 )
