@@ -222,6 +222,22 @@ def sampler_lost_to_one_that_joins(hits: Hits) -> Patch:
     return wrap(_BATCH, "extend", extend)
 
 
+@_default("G1.options-lost-in-segments", kills=("prompt_cache/segments_with_options",))
+def options_lost_in_segments(hits: Hits) -> Patch:
+    """A prompt in several segments is decoded with the sampler and processors of the generator."""
+
+    def insert(right: Right, self: Any, segments: Any, *args: Any, **options: Any) -> Any:
+        whole = [len(pieces) == 1 for pieces in segments]
+        for name in ("samplers", "logits_processors"):
+            given = options.get(name)
+            if given:
+                hits.hit_if(any(v for v, one in zip(given, whole, strict=True) if not one))
+                options[name] = [v if one else None for v, one in zip(given, whole, strict=True)]
+        return right(self, segments, *args, **options)
+
+    return wrap(generate.BatchGenerator, "insert_segments", insert)
+
+
 @_default("G1.sampler-lost-beside-others", kills=("samplers/defaults_join_own",))
 def sampler_lost_beside_others(hits: Hits) -> Patch:
     """A row with the generator's sampler that joins rows with their own becomes greedy."""
