@@ -239,6 +239,6 @@ def test_what_a_workload_needs_is_the_headline_and_the_rung_is_said_if_one_shows
         "a: 1 case fails: token 1 is 2. It needs 2 requests, a join, in `traffic`."
     )
     assert headline((rung, workload), None) == (
-        "a: 2 cases fail: token 1 is 3. It needs 2 requests, a join, in `traffic`; the first rung is "
-        "`ragged`."
+        "a: 2 cases fail: token 1 is 3. It needs 2 requests, a join, in `traffic`; "
+        "the first rung is `ragged`."
     )
