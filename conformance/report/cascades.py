@@ -13,7 +13,6 @@ from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.explanation import Explanation
 from conformance.report.message import NEEDS, broken_rules, new_verdict, worst
 from conformance.report.symptoms import Symptom, beginning, blame, places, shared_place, symptom
-from conformance.scenarios.workloads import is_workload
 
 MANY = 5
 """If this many families first fail on one rung in the same way, they have one cause."""
@@ -244,7 +243,8 @@ def headline(
     sentences = [f"{who}: {failing}: {why}."]
     if needs:
         smaller, what = needs[0]
-        rung = "" if is_workload(first.scenario) else f"; the first rung is {_at(first, families)}"
+        # The first workload that fails is made smaller; rungs come before all workloads.
+        rung = "" if first is smaller else f"; the first rung is {_at(first, families)}"
         sentences.append(f"It {what}, in {_at(smaller, families)}{rung}.")
     if alone:
         sentences.append(f"{ODD_ONE_OUT.capitalize()}.")
