@@ -47,7 +47,8 @@ class FamilySeconds:
         """
         parts = self.recorded.get(group)
         if isinstance(parts, Mapping) and scenario in parts:
-            return parts[scenario]
+            found: float = parts[scenario]
+            return found
         return self._usual.get(scenario, self.of(group) ** 0.5)
 
     @functools.cached_property

@@ -5,7 +5,7 @@ Another tier plays other schedules of a scenario, so the ratio is learnt for eac
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from conformance.core.verdict import CaseId
@@ -26,8 +26,8 @@ class TimeLeft:
         self._scenarios = {case: CaseId.parse(case).scenario for case in recorded}
         self._workers = max(1, workers)
         self._left = dict.fromkeys(recorded)
-        self._seconds: Counter[str] = Counter()
-        self._weight: Counter[str] = Counter()
+        self._seconds: dict[str, float] = defaultdict(float)
+        self._weight: dict[str, float] = defaultdict(float)
         self._count: Counter[str] = Counter()
 
     def ended(self, case: str, seconds: float) -> None:
@@ -42,7 +42,7 @@ class TimeLeft:
 
     def seconds(self, spent: float) -> float:
         """The seconds that are left when ``spent`` have passed; 0 as long as nothing has ended."""
-        done = self._seconds.total()
+        done = sum(self._seconds.values())
         if not done or not self._left:
             return 0.0
         rates = self._rates()
@@ -54,8 +54,8 @@ class TimeLeft:
 
     def _rates(self) -> dict[str, float]:
         """By scenario, seconds per recorded one; of few cases, drawn to the ratio of all."""
-        mean = self._seconds.total() / self._weight.total()
-        guess = _FIRST_GUESS * self._weight.total() / self._count.total()
+        mean = sum(self._seconds.values()) / sum(self._weight.values())
+        guess = _FIRST_GUESS * sum(self._weight.values()) / self._count.total()
         return {
             scenario: (self._seconds[scenario] + guess * mean) / (self._weight[scenario] + guess)
             for scenario in set(self._scenarios.values())
