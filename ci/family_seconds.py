@@ -15,7 +15,7 @@ import msgspec
 from conformance.core.errors import ConformanceError
 from conformance.core.verdict import CaseResult
 from conformance.report.jsonl import read_results, write_lines
-from conformance.run.family_seconds import FILE, measured
+from conformance.run.family_seconds import FILE, FamilySeconds, measured
 from conformance.run.registry import Registry, build_registry
 
 TARGET = Path(__file__).parents[1] / "conformance" / "run" / FILE
@@ -34,7 +34,8 @@ def main(sources: Sequence[str], target: Path = TARGET) -> str:
         write_lines(target, [msgspec.json.format(msgspec.json.encode(found)).decode()])
     except ConformanceError as error:
         return str(error)
-    print(f"{target}: {len(found)} families, {sum(found.values()):.0f} s")
+    seconds = sum(FamilySeconds(found).of(name) for name in found)
+    print(f"{target}: {len(found)} families, {seconds:.0f} s")
     return ""
 
 

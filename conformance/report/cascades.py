@@ -218,6 +218,8 @@ def headline(
 ) -> str:
     """What fails, how often, first on which rung, and why, as far as known.
 
+    If a workload was made smaller, it says what that needs, and the rung if one fails, too.
+
     Args:
         cases: cases with one cause, in the order of the ladder.
         explanation: the explanation of the first case.
@@ -231,18 +233,28 @@ def headline(
         passing = "1 case passes" if number == 1 else f"{number} cases pass"
         named = "it" if number == 1 else "them"
         return f"{who}: {passing}, but the expectations name a defect for {named}: {first.known}."
-    failing = "1 case fails, at" if number == 1 else f"{number} cases fail, first at"
-    where = f"`{first.scenario}`" + (f" ({first.family})" if len(families) > 1 else "")
+    needs = [(r, f.what) for r in cases for f in r.evidence if f.check == NEEDS]
+    failing = "1 case fails" if number == 1 else f"{number} cases fail"
+    if not needs:
+        failing += f", {'first ' * (number > 1)}at {_at(first, families)}"
     alone = blame(first).startswith(ODD_ONE_OUT)
     # If the single stream is wrong, the batch's first difference from it means nothing.
     why = _brief(beginning(explanation) if explanation and not alone else _what(first))
-    sentences = [f"{who}: {failing} {where}: {why}."]
-    sentences += [f"It {f.what}." for f in first.evidence if f.check == NEEDS]
+    sentences = [f"{who}: {failing}: {why}."]
+    if needs:
+        smaller, what = needs[0]
+        # The first workload that fails is made smaller; rungs come before all workloads.
+        rung = "" if first is smaller else f"; the first rung is {_at(first, families)}"
+        sentences.append(f"It {what}, in {_at(smaller, families)}{rung}.")
     if alone:
         sentences.append(f"{ODD_ONE_OUT.capitalize()}.")
     if worst(first) and any(finding.known for result in cases for finding in result.evidence):
         sentences.append("Known defects aside.")
     return " ".join(sentences)
+
+
+def _at(result: CaseResult, families: Collection[str]) -> str:
+    return f"`{result.scenario}`" + (f" ({result.family})" if len(families) > 1 else "")
 
 
 def _lane(first: CaseResult, lanes: Collection[tuple[str, str]]) -> str:

@@ -1,4 +1,4 @@
-"""Recorded run times of each family, which decide the order of work and the shards.
+"""Recorded run times of each family, which decide the order of work, the shards, the time left.
 
 ``python ci/family_seconds.py`` writes ``family_seconds.json`` from the results of a run.
 """
@@ -16,28 +16,61 @@ import msgspec
 from conformance.core.verdict import CaseResult
 
 FILE = "family_seconds.json"
+_RECORD = dict[str, float | dict[str, float]]
 
 
 @dataclass(frozen=True)
 class FamilySeconds:
-    """Seconds of all cases of a family, by ``library/family``; only their ratios matter."""
+    """Seconds of a family, by ``library/family``; only their ratios matter.
 
-    recorded: Mapping[str, float]
+    Attributes:
+        recorded: the seconds of each scenario, or of all together.
+    """
+
+    recorded: Mapping[str, float | Mapping[str, float]]
 
     @classmethod
     def load(cls) -> FamilySeconds:
         """The times of the installed package."""
         file = resources.files("conformance.run") / FILE
-        return cls(msgspec.json.decode(file.read_bytes(), type=dict[str, float]))
+        return cls(msgspec.json.decode(file.read_bytes(), type=_RECORD))
 
     def of(self, group: str) -> float:
         """The seconds of a group; without a record, as for a new family, the median."""
-        found = self.recorded.get(group)
-        return self._median if found is None else found
+        return self._totals.get(group, self._median)
+
+    def of_case(self, group: str, scenario: str) -> float:
+        """The seconds of one scenario of a group; without a record, as in other groups.
+
+        If there is no record of the scenario at all, a root: what is slow as a whole is less so in
+        a part.
+        """
+        parts = self.recorded.get(group)
+        if isinstance(parts, Mapping) and scenario in parts:
+            found: float = parts[scenario]
+            return found
+        return self._usual.get(scenario, self.of(group) ** 0.5)
+
+    @functools.cached_property
+    def _totals(self) -> dict[str, float]:
+        found = self.recorded.items()
+        return {
+            group: sum(parts.values()) if isinstance(parts, Mapping) else parts
+            for group, parts in found
+        }
+
+    @functools.cached_property
+    def _usual(self) -> dict[str, float]:
+        """The median of each scenario."""
+        found: dict[str, list[float]] = {}
+        for parts in self.recorded.values():
+            for scenario, seconds in parts.items() if isinstance(parts, Mapping) else ():
+                found.setdefault(scenario, []).append(seconds)
+        return {scenario: statistics.median(each) for scenario, each in found.items()}
 
     @functools.cached_property
     def _median(self) -> float:
-        return statistics.median(self.recorded.values()) if self.recorded else 1.0
+        return statistics.median(self._totals.values()) if self.recorded else 1.0
 
     def parts(self, groups: Iterable[str], count: int) -> tuple[tuple[str, ...], ...]:
         """Split the groups into ``count`` parts that take about equal time.
@@ -56,10 +89,16 @@ class FamilySeconds:
 
 def measured(
     results: Iterable[CaseResult], group_of: Callable[[CaseResult], str]
-) -> dict[str, float]:
-    """The seconds of each group in the results of a run, to three digits, by name."""
-    found: dict[str, float] = {}
+) -> dict[str, dict[str, float]]:
+    """The seconds of each group's scenarios in the results of a run, to three digits, by name.
+
+    Several engines of a library share a group: of a scenario, the mean of its cases.
+    """
+    found: dict[str, dict[str, list[float]]] = {}
     for result in results:
-        group = group_of(result)
-        found[group] = found.get(group, 0.0) + result.seconds
-    return {group: float(f"{found[group]:.3g}") for group in sorted(found)}
+        parts = found.setdefault(group_of(result), {})
+        parts.setdefault(result.scenario, []).append(result.seconds)
+    return {
+        group: {name: float(f"{statistics.mean(each):.3g}") for name, each in sorted(parts.items())}
+        for group, parts in sorted(found.items())
+    }

@@ -63,6 +63,7 @@ OF_KINDS: Globs = {
     "traffic_leaves": ("*",),
     "traffic_media": ("*",),
     "traffic_options": ("*",),
+    "traffic_quantized": ("*",),
     "wide": ("of_9", "of_17", "of_33"),
     "window": ("even", "turns"),
 }

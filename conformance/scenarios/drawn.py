@@ -124,17 +124,9 @@ def draw_request(
     more: dict[str, Any] = {"max_tokens": choices.integer(1, space.tokens)}
     if Feature.LONG in features and brief.window and choices.flag():
         more["max_tokens"] = brief.window + 2
-    if Feature.SAMPLERS in features and choices.flag():
-        more["sampler"] = choices.pick(_SAMPLERS)
-    if Feature.PROCESSORS in features and choices.flag():
-        more["processors"] = (choices.pick(_PENALTIES),)
-    if Feature.GRAMMAR in features and choices.flag():
-        more["processors"] = (choices.pick(_GRAMMARS),)
+    more |= draw_choosing(choices, features)
     request = _prompted(choices, brief, features, space, name=name, more=more)
-    if Feature.SEGMENTS in features and len(request.prompt) > 1 and choices.flag():
-        cut = choices.integer(1, len(request.prompt) - 1)
-        pieces = (cut, len(request.prompt) - cut)
-        request = msgspec.structs.replace(request, segments=pieces)
+    request = in_segments(choices, features, request)
     if Feature.STOP in features and request.max_tokens > 1 and choices.flag():
         try:
             tokens = brief.solo(request, options).tokens
@@ -144,6 +136,26 @@ def draw_request(
         stop = (tokens[at : at + 2],)
         request = msgspec.structs.replace(request, stop=stop)
     return request
+
+
+def draw_choosing(choices: Choices, features: Collection[Feature]) -> dict[str, Any]:
+    """A request's own sampler and processors, by field; often none."""
+    own: dict[str, Any] = {}
+    if Feature.SAMPLERS in features and choices.flag():
+        own["sampler"] = choices.pick(_SAMPLERS)
+    if Feature.PROCESSORS in features and choices.flag():
+        own["processors"] = (choices.pick(_PENALTIES),)
+    if Feature.GRAMMAR in features and choices.flag():
+        own["processors"] = (choices.pick(_GRAMMARS),)
+    return own
+
+
+def in_segments(choices: Choices, features: Collection[Feature], request: Request) -> Request:
+    """The request, often with its prompt in two segments."""
+    if Feature.SEGMENTS not in features or len(request.prompt) < 2 or not choices.flag():
+        return request
+    cut = choices.integer(1, len(request.prompt) - 1)
+    return msgspec.structs.replace(request, segments=(cut, len(request.prompt) - cut))
 
 
 _SAMPLERS = (
@@ -169,7 +181,7 @@ def _prompted(
 ) -> Request:
     """A request with its own prompt, with a prefix shared by others, or with a medium."""
     if Feature.MEDIA in features and choices.flag():
-        return _medium(choices, brief, name, more)
+        return draw_medium(choices, brief, name, **more)
     if Feature.CACHING in features and choices.flag():
         shared = choices.pick((LONG, 4 * _BLOCK, 4 * _BLOCK + 2))
         own = brief.prompt(5, variant=7) if shared < LONG or choices.flag() else ()
@@ -186,7 +198,8 @@ def _prompted(
     return text_request(brief, name, length, variant=variant, **more)
 
 
-def _medium(choices: Choices, brief: Brief, name: str, more: dict[str, Any]) -> Request:
+def draw_medium(choices: Choices, brief: Brief, name: str, **more: Any) -> Request:
+    """A request with one medium or two between texts."""
     kind = choices.pick([kind for kind in brief.modalities if kind != "text"])
     before, after = (3, 0) if brief.media_last else choices.pick(((0, 5), (3, 5)))
     count = 1 if kind in brief.single else choices.integer(1, 2)

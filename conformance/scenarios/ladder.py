@@ -27,6 +27,7 @@ from conformance.scenarios.workloads import (
     traffic_leaves,
     traffic_media,
     traffic_options,
+    traffic_quantized,
 )
 
 LADDER: tuple[Scenario, ...] = (
@@ -68,4 +69,5 @@ LADDER: tuple[Scenario, ...] = (
     marathon.MARATHON,
     traffic_leaves.TRAFFIC_LEAVES,
     traffic_drafts.TRAFFIC_DRAFTS,
+    traffic_quantized.TRAFFIC_QUANTIZED,
 )

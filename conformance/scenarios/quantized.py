@@ -89,7 +89,12 @@ CUT = 8
 TURBO, WHOLE, SMALL = (KvQuant(bits, scheme="turboquant") for bits in (3.5, 4, 2.5))
 
 
-def _quantized(brief: Brief) -> list[Schedule]:
+def kinds_of(brief: Brief) -> tuple[dict[str, KvQuant], dict[str, KvQuant]]:
+    """Uniform kinds by name, those of the smallest groups first, and TurboQuant; either may lack.
+
+    Raises:
+        Unsupported: the family's keys and values can be quantized in no way.
+    """
     sizes = brief.heads()
     if not sizes:
         raise Unsupported("no layer keeps keys and values that the library could quantize")
@@ -105,6 +110,11 @@ def _quantized(brief: Brief) -> list[Schedule]:
         raise Unsupported(
             f"heads of {listed} elements can't be cut into groups of 32: not supported"
         )
+    return kinds, turbo
+
+
+def _quantized(brief: Brief) -> list[Schedule]:
+    kinds, turbo = kinds_of(brief)
     first = next(iter(kinds.values()), TURBO)
     schedules = [_changing(brief, "plain", None)]
     whole = {"turbo_whole": WHOLE} if turbo else {}

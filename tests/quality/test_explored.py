@@ -3,12 +3,19 @@
 By day the first few; the others are nightly, and take minutes.
 """
 
-import pytest
+import dataclasses
 
+import pytest
+from mlx_lm.generate import BatchGenerator
+
+from conformance.core.faults import Fault, Hits
+from conformance.core.faults.patching import before
+from conformance.core.verdict import CaseId
 from conformance.power.faults import registry_with_faults
 from conformance.run.session import Session
+from conformance.scenarios.workloads import is_workload
 from conformance.tools.explore.hunting import explore
-from conformance.tools.explore.results import ExploreUnit
+from conformance.tools.explore.results import ExploreUnit, Maker
 
 FAMILY = "llama"
 # One takes a few; beside other tests on the same cores it may take longer than by itself.
@@ -87,3 +94,48 @@ def test_the_table_is_of_twenty_faults_that_there_are(registry):
     names = {name for name, *_ in KNOWN}
     assert len(names) == len(KNOWN) >= 20
     assert {f"mlx_lm/{name}" for name in names} <= set(registry.faults)
+
+
+# Of the workloads with the default seed none prefills in pieces while so many rows decode.
+_MANY = 7
+
+
+def _piece_is_forgotten(hits):
+    """A prompt is prefilled in pieces while many rows decode: its first token is another one."""
+
+    def wrong(generator):
+        if len(generator._generation_batch) >= _MANY:
+            for pieces, done, _ in generator._currently_processing:
+                if done and len(pieces) > 1:  # besides the last token
+                    hits.hit()
+                    pieces[0][0] += 1
+
+    return before(BatchGenerator, "_next", wrong)
+
+
+@pytest.fixture(scope="module")
+def hidden(registry):
+    """A registry with one more fault, which hides from the workloads."""
+    fault = Fault("B0.forgotten", "lists", "test", "", "mlx_lm", (), (), _piece_is_forgotten)
+    return dataclasses.replace(registry, faults={fault.key: fault}), fault
+
+
+@pytest.mark.nightly
+def test_a_drawn_workload_finds_what_those_of_the_ladder_miss(hidden):
+    registry, fault = hidden
+    unit = ExploreUnit("mlx_lm", FAMILY, "float32", 0, 600, fault=fault.key)
+    (discovery,) = explore(registry, unit).discoveries
+    assert discovery.maker is Maker.WORKLOADS
+    assert len(discovery.schedule.requests) == _MANY + 1
+
+
+@pytest.mark.nightly
+def test_the_ladders_workloads_miss_it(hidden):
+    registry, fault = hidden
+    session, hits = Session(registry), Hits()
+    for name in filter(is_workload, registry.scenarios):
+        case = CaseId("mlx_lm", FAMILY, name, "float32", 0)
+        right = session.run(case)
+        wrong = session.run(case, around=lambda _: fault.inject(hits))
+        assert wrong.verdict is right.verdict
+    assert not hits.count

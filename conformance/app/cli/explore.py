@@ -28,10 +28,12 @@ from conformance.core.errors import ConformanceError
 from conformance.core.schedule import Schedule, to_json
 from conformance.core.verdict import Verdict
 from conformance.report.jsonl import write_lines
+from conformance.run.mending import Mending
 from conformance.run.registry import select
 from conformance.run.selection import DTYPES
+from conformance.run.session import Session
 from conformance.tools.explore.corpus import entry_of, write_entry
-from conformance.tools.explore.exclusions import left_out, verdicts
+from conformance.tools.explore.exclusions import left_out, mended, verdicts
 from conformance.tools.explore.false_alarms import (
     AlarmResult,
     AlarmUnit,
@@ -142,16 +144,17 @@ def command(
     with helpers(cluster, jobs) as shared:
         rounds, seconds = shares(len(pairs), shared.count, minutes)
         units = [
-            ExploreUnit(
-                engine,
-                family,
-                dtype,
-                seed + number,
-                examples or (sys.maxsize if minutes else _EXAMPLES),
-                seconds=seconds,
-                fault=fault or "",
-                known=verdicts(expectations(), engine, family) if known and not fault else (),
-                without=() if known or fault else left_out(expectations(), engine, family),
+            _unit(
+                ExploreUnit(
+                    engine,
+                    family,
+                    dtype,
+                    seed + number,
+                    examples or (sys.maxsize if minutes else _EXAMPLES),
+                    seconds=seconds,
+                    fault=fault or "",
+                ),
+                known=known,
             )
             for number in range(rounds if cluster else 1)
             for engine, family in pairs
@@ -160,6 +163,19 @@ def command(
     if target:
         write_lines(target, (msgspec.json.encode(item).decode() for item in found))
     ctx.exit(1 if any(item.bad for item in found) else 0)
+
+
+def _unit(plain: ExploreUnit, *, known: bool) -> ExploreUnit:
+    """The unit with what is known: mended where it can be, else left out, or counted if asked."""
+    if plain.fault:
+        return plain
+    about = (plain.engine, plain.family)
+    repaired = mended(expectations(), Mending(Session(registry())), *about)
+    if known:
+        found = verdicts(expectations(), *about, mended=repaired)
+        return msgspec.structs.replace(plain, known=found, mended=repaired)
+    without = left_out(expectations(), *about, mended=repaired)
+    return msgspec.structs.replace(plain, without=without, mended=repaired)
 
 
 def _refuse(options: Mapping[str, object], why: str) -> None:

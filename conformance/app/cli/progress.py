@@ -19,6 +19,7 @@ from conformance.core.verdict import CaseResult, decode
 from conformance.report import Outcome, duration
 from conformance.report.matrix import UNEXPECTED
 from conformance.report.worsening import Base
+from conformance.run.time_left import TimeLeft
 
 LINE_EVERY_SECONDS = 10.0
 BAR_EVERY_SECONDS = 0.1
@@ -46,7 +47,8 @@ class Progress:
         self._bar: bars.Progress | None = None
         self._task = bars.TaskID(0)
         self._total = self._done = self._unexpected = 0
-        self._share = 0.0  # of the run's time, by recorded seconds
+        self._workers = 0
+        self._left: TimeLeft | None = None
         self._begin = self._shown = time.monotonic()
         self._reused = reused
         self._held: list[CaseResult] = []
@@ -77,6 +79,7 @@ class Progress:
     def pytest_xdist_node_collection_finished(self, ids: Iterable[str]) -> None:
         """Start the bar: the number of cases is known, the same in each worker."""
         if list(ids):
+            self._workers += 1
             self._start()
 
     @pytest.hookimpl(trylast=True)
@@ -90,7 +93,9 @@ class Progress:
             result = self._base.judged(result)
         self._done += 1
         if self._collector:
-            self._share += self._collector.share(result.case)
+            # Made when the first case ends: all workers have collected by then.
+            self._left = self._left or TimeLeft(self._collector.recorded_seconds(), self._workers)
+            self._left.ended(result.case, result.seconds)
         self._unexpected += not result.expected
         if self._verbosity is Verbosity.VERBOSE:
             self._print(result)
@@ -161,8 +166,7 @@ class Progress:
 
     def _note(self) -> str:
         spent = time.monotonic() - self._begin
-        # The longest families come first, so a count of cases would promise too much.
-        left = spent * max(0.0, 1 / self._share - 1) if self._share else 0.0
+        left = self._left.seconds(spent) if self._left else 0.0
         if self._console.width < NOTE_COLUMNS and self._bar:
             return f"{self._unexpected}{UNEXPECTED} {duration(left)} left"
         what = "worse" if self._base else "not expected"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import time
-from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
@@ -176,17 +174,11 @@ class ResultCollector:
         """The number of cases that will be run, as soon as it is known."""
         return len(self._selected or ())
 
-    def share(self, case: str) -> float:
-        """The part of the run's time that the case takes, by the recorded seconds of its family."""
-        return self._shares.get(case, 0.0)
-
-    @functools.cached_property
-    def _shares(self) -> dict[str, float]:
-        groups = {case: self.setup.group_of(CaseId.parse(case)) for case in self._selected or ()}
-        counts = Counter(groups.values())
-        seconds = {name: self.setup.seconds.of(name) for name in counts}
-        total = sum(seconds.values()) or 1.0
-        return {case: seconds[name] / counts[name] / total for case, name in groups.items()}
+    def recorded_seconds(self) -> dict[str, float]:
+        """The recorded seconds of each case that will be run."""
+        cases = map(CaseId.parse, self._selected or ())
+        of_case, group_of = self.setup.seconds.of_case, self.setup.group_of
+        return {str(case): of_case(group_of(case), case.scenario) for case in cases}
 
     def outcome(self) -> Outcome:
         """The outcome of the run so far; results in the order of the selection."""

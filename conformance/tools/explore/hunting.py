@@ -22,6 +22,7 @@ from conformance.scenarios.choices import Seeded
 from conformance.scenarios.drawn import draw_schedule
 from conformance.scenarios.features import Feature, together
 from conformance.scenarios.smaller_schedules import smallest
+from conformance.scenarios.workloads.drawing import draw_workload
 from conformance.tools.explore.driving import Drive, replay
 from conformance.tools.explore.player import Clock, Player
 from conformance.tools.explore.results import (
@@ -36,7 +37,8 @@ from conformance.tools.explore.results import (
 from conformance.tools.explore.state_machine import SPACE, Drawn, machine
 
 BATCH = 40  # schedules with one subset of features, or half as many programs
-MACHINES = 4  # one batch in this many consists of programs
+MACHINES = 4  # one batch in this many consists of programs, another of workloads
+WORKLOADS = 8  # in a batch; each has dozens of requests
 STEPS = 14  # most steps of a program
 SECONDS = 60.0  # for making a schedule small
 MOST = 3  # discoveries per family; one if a fault is injected
@@ -87,8 +89,7 @@ class Hunt:
         self._resume()
         while not self._over():
             self._features = self._subset(number)
-            make = self._programs if number % MACHINES == MACHINES - 1 else self._schedules
-            self._batch(make, self._seed(number))
+            self._batch(self._maker(number), self._seed(number))
             if self._found is not None:
                 self._pause()
                 self.discoveries.append(self._discovery(self._found))
@@ -175,6 +176,20 @@ class Hunt:
     def _seed(self, number: int) -> int:
         unit = self._unit
         return zlib.crc32(f"{unit.engine}/{unit.family}/{unit.seed}/{number}".encode())
+
+    def _maker(self, number: int) -> Callable[[int], None]:
+        left = number % MACHINES
+        if left == MACHINES - 1:
+            return self._programs
+        return self._workloads if left == MACHINES - 2 else self._schedules
+
+    def _workloads(self, seed: int) -> None:
+        """A batch of workloads."""
+        for number in range(WORKLOADS):
+            self._enough()
+            choices = Seeded(seed, number)
+            schedule = draw_workload(choices, self._player.brief, self._features, name="drawn")
+            self._try(schedule, Maker.WORKLOADS)
 
     def _schedules(self, seed: int) -> None:
         """A batch of schedules."""

@@ -14,6 +14,7 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.failures import failure_of
 from conformance.core.faults import Fault, Hits
+from conformance.core.faults.patching import together
 from conformance.core.schedule import Schedule, to_json
 from conformance.core.verdict import CaseId, Finding, Verdict
 from conformance.reference.subject import Subject
@@ -37,7 +38,8 @@ class Player:
     Attributes:
         unit: the unit to explore.
         engine: of the unit.
-        subject: the model; the unit's fault is injected while the engine runs.
+        subject: the model; while the engine runs, the unit's fault is injected, or its known
+            defects are mended.
         brief: the facts that schedules are made from.
         coverage: of all schedules that were run.
         refused: how many schedules the library does not support.
@@ -57,6 +59,11 @@ class Player:
         plain = session.subject(CaseId(unit.engine, unit.family, "explore", unit.dtype, 0))
         session.phases.read(plain.meter)
         self._fault: Fault | None = registry.faults[unit.fault] if unit.fault else None
+        mends = [found for name in unit.mended if (found := registry.mend_of(name))]
+        if mends:
+            repairs = [mend.repair for mend in {mend.key: mend for mend in mends}.values()]
+            around = lambda _: together(*(repair(Hits()) for repair in repairs))  # noqa: E731
+            plain = dataclasses.replace(plain, around=around)
         self._plain = plain
         self.subject: Subject = plain
         if self._fault is not None:

@@ -24,6 +24,7 @@ class ExploreUnit(msgspec.Struct, frozen=True, omit_defaults=True):
         fault: the key of a fault to inject; empty for none.
         without: features that are left out.
         known: verdicts of the family's known defects: such findings are counted, not reported.
+        mended: ids of the known defects that are mended while the engine runs.
     """
 
     engine: str
@@ -35,12 +36,14 @@ class ExploreUnit(msgspec.Struct, frozen=True, omit_defaults=True):
     fault: str = ""
     without: tuple[Feature, ...] = ()
     known: tuple[Verdict, ...] = ()
+    mended: tuple[str, ...] = ()
 
 
 class Maker(enum.StrEnum):
     """How a schedule was generated."""
 
     SCHEDULES = "schedules"  # drawn completely, then run
+    WORKLOADS = "workloads"  # dozens of requests, drawn completely, then run
     MACHINE = "machine"  # insert, step, remove and extract in any order
 
 

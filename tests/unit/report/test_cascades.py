@@ -3,7 +3,7 @@
 from conformance.core.verdict import Finding, Verdict
 from conformance.report.cascades import MANY, ODD_ONE_OUT, by_case, cascades, headline
 from conformance.report.explanation import Explanation, Where
-from conformance.report.message import DIAGNOSIS
+from conformance.report.message import DIAGNOSIS, NEEDS
 
 LADDER = ("repeat", "ragged", "early_finish", "samplers")
 ROPE = "module:model.layers.{}.self_attn.rope:RoPE"
@@ -227,3 +227,18 @@ def test_a_single_stream_that_stands_alone_is_said(result, finding):
 def test_a_verdict_without_a_finding_is_said_as_it_is(result):
     text = headline((result("e/a/ragged/d/0", Verdict.HANG),), None)
     assert text == "a: 1 case fails, at `ragged`: the verdict is hang, without a finding."
+
+
+def test_what_a_workload_needs_is_the_headline_and_the_rung_is_said_if_one_shows_it(
+    result, finding
+):
+    needs = Finding(Verdict.EXACT, NEEDS, "needs 2 requests, a join", schedule="s")
+    workload = bad(result, finding, needs, case="e/a/traffic/d/0", what="token 1 is 2")
+    rung = bad(result, finding, what="token 1 is 3")
+    assert headline((workload,), None) == (
+        "a: 1 case fails: token 1 is 2. It needs 2 requests, a join, in `traffic`."
+    )
+    assert headline((rung, workload), None) == (
+        "a: 2 cases fail: token 1 is 3. It needs 2 requests, a join, in `traffic`; "
+        "the first rung is `ragged`."
+    )

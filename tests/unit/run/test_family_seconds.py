@@ -21,6 +21,14 @@ def test_a_family_without_a_record_counts_as_the_median():
     assert FamilySeconds({}).of("lib/new") == 1.0
 
 
+def test_a_scenario_without_a_record_takes_what_it_does_in_other_families():
+    found = FamilySeconds({"a": {"wide": 1.0, "ragged": 3.0}, "b": {"wide": 5.0}, "c": 16.0})
+    assert (found.of("a"), found.of("b"), found.of("c")) == (4.0, 5.0, 16.0)
+    assert found.of_case("a", "wide") == 1.0
+    assert found.of_case("c", "wide") == 3.0
+    assert found.of_case("c", "traffic") == 4.0
+
+
 def test_parts_have_equal_seconds_and_not_equal_numbers():
     assert PLANTED.parts(PLANTED.recorded, 2) == (("lib/slow",), ("lib/c", "lib/a", "lib/b"))
 
@@ -36,20 +44,25 @@ def test_without_any_record_names_are_dealt_out_in_turn():
     assert FamilySeconds({}).parts("a", 2) == (("a",), ())
 
 
-def test_seconds_of_all_cases_of_a_group_are_added():
+def test_the_seconds_of_a_scenario_are_the_mean_of_the_engines_of_a_library():
     results = [
         make_result("one/llama/ragged/float32/0", seconds=1.25),
         make_result("two/llama/repeat/float32/0", seconds=2.0),
+        make_result("one/llama/repeat/float32/0", seconds=4.0),
         make_result("one/gemma/ragged/float32/0", seconds=0.12345),
     ]
     found = measured(results, lambda result: f"lib/{result.family}")
-    assert found == {"lib/gemma": pytest.approx(0.123), "lib/llama": pytest.approx(3.25)}
+    assert found == {
+        "lib/gemma": {"ragged": pytest.approx(0.123)},
+        "lib/llama": {"ragged": pytest.approx(1.25), "repeat": 3.0},
+    }
     assert list(found) == ["lib/gemma", "lib/llama"]
 
 
 def test_the_record_of_the_package_is_of_its_own_families():
-    found = FamilySeconds.load().recorded
-    assert all(seconds > 0 for seconds in found.values())
+    loaded = FamilySeconds.load()
+    found = loaded.recorded
+    assert all(loaded.of(name) > 0 for name in found)
     assert {name.partition("/")[0] for name in found} == {"mlx_lm", "mlx_vlm"}
 
 
@@ -69,7 +82,8 @@ def test_the_script_records_what_results_say(script, tmp_path):
         write_lines(path, lines)
     target = tmp_path / "seconds.json"
     assert script.main([str(path) for path in shards], target) == ""
-    assert json.loads(target.read_text()) == {"mlx_lm/llama": 1.0, "mlx_lm/mamba": 1.0}
+    each = {"repeat": 0.5, "wide": 0.5}
+    assert json.loads(target.read_text()) == {"mlx_lm/llama": each, "mlx_lm/mamba": each}
 
 
 @pytest.mark.parametrize(

@@ -312,6 +312,11 @@ PROOFS = {
         "own drafts of rows that others left": Fake(drafting.NeverDrafts),
         "own drafts that differ by row": Fake(drafting.AlwaysTheSame),
     },
+    "traffic_quantized": {
+        "a quantized cache": NOT_QUANTIZED,
+        "a row that leaves a quantized batch": ONE_BY_ONE,
+        "a row that joins a quantized batch": ONE_BY_ONE,
+    },
     "cost_positions": {
         "a prompt beside one of a hundred times its length, in pieces": Fake(
             fakes.PrefillsWhole, uncounted

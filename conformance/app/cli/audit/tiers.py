@@ -19,7 +19,13 @@ from conformance.core.tier_names import QUICK
 from conformance.core.verdict import CaseResult
 from conformance.power.mutation import kills
 from conformance.power.mutation.kills import Kills, killed_in, kills_of, read_kills, with_more
-from conformance.power.mutation.tiering import QUICK_RATE, choose, extended, schedule_names
+from conformance.power.mutation.tiering import (
+    QUICK_RATE,
+    choose,
+    cross_validated,
+    extended,
+    schedule_names,
+)
 from conformance.report.jsonl import read_results, write_lines
 from conformance.report.trials import read_trials
 from conformance.run import tiers
@@ -50,10 +56,11 @@ from conformance.run.tiers import Choice, TierData, read_tiers
 def command(
     *, power_files: tuple[Path, ...], result_files: tuple[Path, ...], extend: bool, write: bool
 ) -> None:
-    """Show what each tier runs and how many faults it catches, or choose the tiers again.
+    """Show how many faults each tier catches that it was not chosen by, or choose the tiers again.
 
     The default tier keeps the cheapest schedules that together catch everything the full ladder
-    catches; the quick tier, at least 98% of it.
+    catches; the quick tier, at least 98% of it. What they are worth is measured by choosing each
+    by half of the faults and scoring it on the other half, five times.
 
     \b
     conformance audit power --quick --every-scenario --json power.jsonl
@@ -134,7 +141,11 @@ def _today() -> str:
 
 def _show(registry: Registry, data: TierData, found: Kills) -> None:
     families = _families(registry)
-    numbers = ("faults caught", "of the time")
+    numbers = ("of unseen faults", "chosen by", "of the time")
+    unseen = {
+        library: cross_validated(library, found, families)
+        for library in {name.split("/")[0] for name in found.caught}
+    }
     table = new_table("", "tier", "library", *numbers, right=numbers)
     for name, choices in data.tiers.items():
         caught = killed_in(found, tiers.Tier(name, choices), families)
@@ -142,8 +153,10 @@ def _show(registry: Registry, data: TierData, found: Kills) -> None:
             mine = [family for family in found.caught if family.startswith(f"{library}/")]
             killed = sum(len(caught.get(family, ())) for family in mine)
             total = sum(len(found.caught[family]) for family in mine)
-            rate = f"{killed} of {total} ({killed / total:.1%}) in {len(mine)} families"
-            table.add_row(name, library, rate, f"{choice.share:.0%}")
+            by = f"{killed} of {total} faults in {len(mine)} families"
+            hits, of = unseen.get(library, {}).get(name, (0, 0))
+            rate = f"{hits / of:.1%}" if of else "-"
+            table.add_row(name, library, rate, by, f"{choice.share:.0%}")
     console = new_console()
     console.print(table)
     made_of = ", ".join(f"{package} {version}" for package, version in data.versions.items())

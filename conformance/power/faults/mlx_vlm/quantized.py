@@ -274,3 +274,30 @@ def turbo_norms_of_another_row_on_join(hits: Hits) -> Patch:
 def turbo_norms_of_another_row_on_filter(hits: Hits) -> Patch:
     """TurboQuant: when rows leave, the first norms stay."""
     return _by_place_on_filter(turbo_class(), _norms, hits)
+
+
+def _first_of_joining(owner: Any, part: Part, hits: Hits) -> Patch:
+    """Rows that join together all get the part of the first of them."""
+
+    def extend(right: Right, self: Any, other: Any) -> None:
+        if other.keys is not None and other.offset.size > 1:
+            hits.hit()
+            _change_part(other, part, lambda rows: mx.broadcast_to(rows[:1], rows.shape))
+        right(self, other)
+
+    return wrap(owner, "extend", extend)
+
+
+_of_several = partial(_quantized, kills=("traffic_quantized",))
+
+
+@_of_several("B21.scales-of-the-first-joining-row")
+def scales_of_the_first_joining_row(hits: Hits) -> Patch:
+    """Uniform bits: rows that join a batch together all get the scales of the first of them."""
+    return _first_of_joining(uniform_class(), _scales, hits)
+
+
+@_of_several("B21.turbo-norms-of-the-first-joining-row", needs=QUANTIZABLE)
+def turbo_norms_of_the_first_joining_row(hits: Hits) -> Patch:
+    """TurboQuant: rows that join a batch together all get the norms of the first of them."""
+    return _first_of_joining(turbo_class(), _norms, hits)

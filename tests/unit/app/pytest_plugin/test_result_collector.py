@@ -37,13 +37,12 @@ def test_what_is_asked_and_left_out_is_a_problem(engines, unmended, mends, said)
     assert not_played(settings, registry, results) == said
 
 
-def test_a_case_has_its_part_of_the_recorded_seconds_of_its_family():
-    seconds = FamilySeconds({"slow": 6.0, "fast": 2.0})
+def test_a_case_has_the_recorded_seconds_of_its_family_and_scenario():
+    seconds = FamilySeconds({"slow": {"ragged": 5.0, "wide": 1.0}, "fast": {"wide": 3.0}})
     setup = SimpleNamespace(
         settings=SimpleNamespace(keep=False), seconds=seconds, group_of=lambda case: case.family
     )
     collector = ResultCollector(setup, None, None, None)
     cases = ["e/slow/ragged/float32/0", "e/slow/wide/float32/0", "e/fast/wide/float32/0"]
     collector.pytest_xdist_node_collection_finished([f"{SUITE_NODE}::{case}" for case in cases])
-    assert [collector.share(case) for case in cases] == [0.375, 0.375, 0.25]
-    assert collector.share("e/other/wide/float32/0") == 0
+    assert collector.recorded_seconds() == dict(zip(cases, (5.0, 1.0, 3.0), strict=True))

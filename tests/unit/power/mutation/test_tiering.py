@@ -5,7 +5,7 @@ from results_by_hand import make_result
 from conformance.core.family import Facts, Family
 from conformance.core.verdict import ScheduleResult, Verdict
 from conformance.power.mutation.kills import Kills, killed_in, kills_of
-from conformance.power.mutation.tiering import choose, extended, schedule_names
+from conformance.power.mutation.tiering import choose, cross_validated, extended, schedule_names
 from conformance.report.trials import Kill, Outcome, Trial
 from conformance.run.tiers import Choice, Tier
 
@@ -152,3 +152,18 @@ def test_names_are_those_played_and_those_left_out_of_the_library_s_own_engine()
         make_result("mlx_vlm/llava/ragged/float32/0", schedules=played, left_out=("its",)),
     ]
     assert schedule_names("mlx_lm", results) == {"ragged": frozenset({"ragged", "other"})}
+
+
+def test_a_tier_is_scored_by_faults_that_it_was_not_chosen_by():
+    """What one schedule catches is caught unseen; what has a schedule of its own is not."""
+    alike = {f"A{n}": ["ragged/cheap"] for n in range(8)}
+    apart = {f"B{n}": [f"ragged/own_{n}"] for n in range(8)}
+    for faults, wanted in ((alike, 1.0), (apart, 0.0)):
+        kills = kills_of([trial(name, places) for name, places in faults.items()], {"lib": "lib"})
+        for killed, of in cross_validated("lib", kills, FAMILIES).values():
+            assert of == 5 * 4
+            assert killed == wanted * of
+
+
+def test_a_fault_that_was_not_tried_elsewhere_is_in_no_score():
+    assert cross_validated("lib", Kills((), {}), FAMILIES) == {}

@@ -95,6 +95,25 @@ def test_the_machine_finds_too(registry, unit, monkeypatch):
     assert len(found.schedule.removals) == 1
 
 
+def test_workloads_are_drawn_and_found_wrong(registry, unit, monkeypatch):
+    monkeypatch.setattr(hunting.Hunt, "_maker", lambda hunt, _: hunt._workloads)
+    assert explore(registry, unit(examples=16)).discoveries == ()
+    found = explore(registry, unit("AttendsToPadding", examples=16)).discoveries[0]
+    assert found.maker is Maker.WORKLOADS
+    assert len(found.found.requests) >= 8
+    assert len(found.schedule.requests) == 2
+
+
+@pytest.mark.parametrize("family", ["curt", "brittle"])
+def test_a_workload_with_a_row_that_fails_alone_is_no_crash_of_the_tool(
+    registry, unit, monkeypatch, family
+):
+    monkeypatch.setattr(hunting.Hunt, "_maker", lambda hunt, _: hunt._workloads)
+    found = explore(registry, unit(family=family, examples=8))
+    assert bool(found.refused) == (family == "curt")
+    assert bool(found.discoveries) == (family == "brittle")
+
+
 def test_a_model_that_cannot_be_loaded_is_reported(registry, unit):
     found = explore(registry, unit(family="torn"))
     assert "weights are missing" in found.failed

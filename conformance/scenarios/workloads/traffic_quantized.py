@@ -1,0 +1,48 @@
+"""The workload ``traffic_quantized``: traffic whose keys and values are kept in fewer bits.
+
+Bits are an option of the engine: all rows have them, and so have the caches of the single streams.
+"""
+
+from __future__ import annotations
+
+from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions, KvQuant
+from conformance.core.schedule import Schedule
+from conformance.scenarios.choices import Seeded
+from conformance.scenarios.quantized import CUT, kinds_of, quantized, row_joins, row_leaves
+from conformance.scenarios.scenario import Brief, Scenario
+from conformance.scenarios.workloads.mixing import Scale, draw_rows, traffic
+
+_SCALE = Scale(first=9, second=4, groups=(1, 3), longest=31, limits=(3, 9), lasting=20)
+
+
+def _traffic_quantized(brief: Brief) -> list[Schedule]:
+    kinds, turbo = kinds_of(brief)
+    chosen = dict(list(kinds.items())[:2]) | turbo
+    return [_mixed(brief, name, at, kv) for at, (name, kv) in enumerate(chosen.items())]
+
+
+def _mixed(brief: Brief, name: str, number: int, kv: KvQuant) -> Schedule:
+    choices = Seeded(brief.seed, 12, number)
+    options = EngineOptions(CUT, prefill_batch_size=3, completion_batch_size=6, kv=kv)
+    rows = draw_rows(brief, choices, _SCALE)
+    return traffic(brief, choices, _SCALE, rows, name=name, options=options)
+
+
+TRAFFIC_QUANTIZED = Scenario(
+    "traffic_quantized",
+    217,
+    "a busy server that keeps keys and values in fewer bits",
+    frozenset(
+        {
+            Capability.QUANTIZED,
+            Capability.LATE_JOIN,
+            Capability.CHUNKED,
+            Capability.SLOTS,
+            Capability.CANCEL,
+            Capability.STAGES,
+        }
+    ),
+    _traffic_quantized,
+    (quantized(), row_joins(), row_leaves()),
+)
