@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -36,6 +38,8 @@ from conformance.plugins.servers.words import end_by, rename, text_of
 # Requests name models that the server must not load from elsewhere.
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
 _END_SECONDS = 1.0
+# Exceptions of connections whose server no longer generates: none of them is why.
+_OF_OTHERS = ("RuntimeError: generation thread died",)
 # Exceptions for a client's closed connection.
 _OF_LEAVING = ("BrokenPipeError", "ConnectionResetError", "asyncio.exceptions.CancelledError")
 
@@ -57,6 +61,8 @@ class ManagedEngine(ServedEngine):
 
     # The place of the patch that records the server's steps: module and name.
     counting: ClassVar[str] = ""
+    # A line of the log about a prompt in prefill: its tokens so far, and all of them.
+    progress: ClassVar[re.Pattern[str]] = re.compile(r"(?!)")
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
         self._broken = False
@@ -137,6 +143,24 @@ class ManagedEngine(ServedEngine):
         noted, self._noted = tuple(self._noted), []
         return replace(output, served=noted, left_over=self._left_over)
 
+    def prefilled(self, waiting: Sequence[str]) -> Mapping[str, int] | None:
+        """See ``ServedEngine.prefilled``: by the log, for prompts of several pieces.
+
+        The log does not name requests, so of prompts of equal length none is known.
+        """
+        lengths = Counter(len(self._requests[name].prompt) for name in waiting)
+        cut = {
+            length: name
+            for name in waiting
+            if lengths[length := len(self._requests[name].prompt)] == 1
+            and length > self._options.prefill_step_size
+        }
+        if not cut:
+            return None
+        found = self.progress.findall(self._server.log()[self._log_at :])
+        done = {cut[int(of)]: int(so_far) for so_far, of in found if int(of) in cut}
+        return {n: so_far for n, so_far in done.items() if so_far < len(self._requests[n].prompt)}
+
     def remove(self, request_ids: Sequence[str]) -> None:
         """See ``ServedEngine.remove``; work until the removal counts as wanted."""
         self._note()
@@ -163,14 +187,17 @@ class ManagedEngine(ServedEngine):
         return self._server.code is not None
 
     def state(self) -> str:
-        """How its process ended, or the last traceback in its log since this engine began."""
+        """How its process ended, or the last traceback in its log since this engine began.
+
+        Tracebacks that follow from another one, or from a client that left, come last.
+        """
         log = self._server.log()[self._log_at :]
         # A broken connection is noticed before the end of the process at its other end.
         if (code := self._server.code_within(_END_SECONDS)) is not None:
             return (
                 f"the server ended with exit code {code}: {last_traceback(log) or last_line(log)}"
             )
-        return last_traceback(log)
+        return last_traceback(log, aside=(*_OF_LEAVING, *_OF_OTHERS)) or last_traceback(log)
 
     def complaint(self) -> str:
         """See ``ServedEngine.complaint``: complaints about clients that left do not count."""

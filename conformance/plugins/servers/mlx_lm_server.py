@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,6 +50,7 @@ class MlxLmServer(ManagedEngine):
     }
 
     counting: ClassVar[str] = "conformance.plugins.servers.planting:of_mlx_lm"
+    progress: ClassVar[re.Pattern[str]] = re.compile(r"Prompt processing progress: (\d+)/(\d+)")
     imported: ClassVar[tuple[str, ...]] = (
         "http.server",
         "mlx_lm.generate",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -45,6 +46,7 @@ class MlxVlmServer(ManagedEngine):
     }
 
     counting: ClassVar[str] = "conformance.plugins.servers.planting:of_mlx_vlm"
+    progress: ClassVar[re.Pattern[str]] = re.compile(r"Prefill progress: .* tokens=(\d+)/(\d+)")
     imported: ClassVar[tuple[str, ...]] = (
         "mlx_vlm.server",
         "transformers.models.auto.tokenization_auto",
