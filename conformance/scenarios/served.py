@@ -49,6 +49,7 @@ from conformance.scenarios.served_clients import (
 )
 from conformance.scenarios.served_features import FEATURES
 from conformance.scenarios.served_leaves import leaves
+from conformance.scenarios.served_options import SERVED_OPTIONS
 from conformance.scenarios.served_traffic import SERVED_TRAFFIC
 
 _SERVED = frozenset({Capability.SERVED})
@@ -220,6 +221,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         _slots,
         (in_flight(2),),
     ),
+    SERVED_OPTIONS,
     Scenario(
         "served_stops",
         350,

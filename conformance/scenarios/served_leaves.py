@@ -126,5 +126,3 @@ def _unread(brief: Brief) -> Schedule:
         (Removal(("unread",), produced("next0", 3)),),
         options=EngineOptions(words=words),
     )
-
-

@@ -15,16 +15,18 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from conformance.core.engine import Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.forward_calls import ServedStep
-from conformance.core.origin import Origin
-from conformance.core.schedule import Request
+from conformance.core.origin import Origin, Other
+from conformance.core.schedule import Asked, Request
 from conformance.core.trace import Claim, StepOutput
 from conformance.plugins.servers import planting
 from conformance.plugins.servers.asking import Question
+from conformance.plugins.servers.claims import about_kept, about_limits, about_swap
 from conformance.plugins.servers.fields import question
-from conformance.plugins.servers.planting import Steps
+from conformance.plugins.servers.planting import Steps, kept
 from conformance.plugins.servers.process import (
     ManagedServer,
     Pool,
@@ -61,6 +63,8 @@ class ManagedEngine(ServedEngine):
 
     # The place of the patch that records the server's steps: module and name.
     counting: ClassVar[str] = ""
+    # Whether an option limits how many prompts are computed in one pass.
+    limits_prompts: ClassVar[bool] = False
     # A line of the log about a prompt in prefill: its tokens so far, and all of them.
     progress: ClassVar[re.Pattern[str]] = re.compile(r"(?!)")
 
@@ -69,6 +73,9 @@ class ManagedEngine(ServedEngine):
         self._log_at = 0
         self._steps: Steps | None = None
         self._noted: list[ServedStep] = []
+        # All of them, and how many there were when each request was sent.
+        self._worked: list[ServedStep] = []
+        self._worked_before: dict[str, int] = {}
         self._someone_left = False
         # Bytes of arrays before the first step, and their increase once all requests have ended.
         self._at_first: int | None = None
@@ -79,11 +86,18 @@ class ManagedEngine(ServedEngine):
     def alone(cls, model: Any, request: Request, options: EngineOptions) -> tuple[int, ...] | None:
         """See ``Engine.alone``; other models' single streams are known too."""
         origin: Origin = model
+        if request.asked is not None and request.asked.family:
+            return cls.of_family(origin, request.asked.family).alone(request, options)
         if request.asked is not None and request.asked.other:
             if origin.other is None:
                 raise Unsupported("there is no other model: not supported")
             return origin.other(origin.seed + request.asked.other).alone(request, options)
         return super().alone(model, request, options)
+
+    @classmethod
+    @abstractmethod
+    def of_family(cls, origin: Origin, family: str) -> Other:
+        """The model of another family, in the dtype and with the seed of this one."""
 
     @classmethod
     @abstractmethod
@@ -93,6 +107,10 @@ class ManagedEngine(ServedEngine):
     @abstractmethod
     def flags(self) -> Sequence[str]:
         """The server's options, without its model and port."""
+
+    def made_for(self, folder: Path) -> Sequence[str]:  # noqa: ARG002
+        """Further options, about files that are added to the checkpoint's folder for them."""
+        return ()
 
     def launcher(self) -> Sequence[str]:
         """The command that runs Python, if the server has several processes."""
@@ -167,9 +185,22 @@ class ManagedEngine(ServedEngine):
         self._someone_left = True
         super().remove(request_ids)
 
+    def insert(self, submissions: Sequence[Submission]) -> None:
+        """See ``ServedEngine.insert``."""
+        self._note()
+        done = len(self._worked)
+        self._worked_before |= {s.request.request_id: done for s in submissions}
+        super().insert(submissions)
+
     def look_after(self) -> Iterator[Claim]:
         """See ``ServedEngine.look_after``; the look's own request is not counted."""
         self._note()
+        if self._steps is not None:
+            yield from about_limits(self._worked, self._options, prompts=self.limits_prompts)
+            if (caching := self._options.prefix_caching) is not None:
+                found = kept(self._server.folder)
+                yield from about_kept(found, caching.snapshots, self.kept_bytes())
+            yield from self._swaps()
         yield from super().look_after()
         if self._steps is not None and (own := self._steps.new()) and self._at_first is not None:
             self._left_over = own[0].nbytes - self._at_first
@@ -181,6 +212,25 @@ class ManagedEngine(ServedEngine):
         if found and self._at_first is None:
             self._at_first = found[0].nbytes
         self._noted += found
+        self._worked += found
+
+    def _swaps(self) -> Iterator[Claim]:
+        """Claims about the memory in use when a model answers again, where others did meanwhile."""
+        first: dict[tuple[str, int, int], tuple[str, int]] = {}
+        asked = {name: self._requests[name].asked or Asked() for name in self._worked_before}
+        models = {name: (of.family, of.other, of.adapter) for name, of in asked.items()}
+        for name, at in self._worked_before.items():
+            if len(set(models.values())) < 2 or at >= len(self._worked):
+                continue
+            found = self._worked[at].nbytes
+            if models[name] in first:
+                yield about_swap(*first[models[name]], found)
+            else:
+                first[models[name]] = (name, found)
+
+    def kept_bytes(self) -> int | None:
+        """The server's limit of bytes for kept prompts; ``None`` if it has none."""
+        return None
 
     def ended(self) -> bool:
         """See ``ServedEngine.ended``."""
@@ -206,7 +256,7 @@ class ManagedEngine(ServedEngine):
     def question(self, request: Request, *, streamed: bool) -> Question:
         """See ``ServedEngine.question``: the prompt's words, and all logprobs the server has."""
         asked = request.asked
-        name = self.model_name(asked.other if asked is not None else 0)
+        name = self._named(asked)
         logprobs = True if asked is None or asked.chat else self.completion_logprobs
         # What ends any answer is in the checkpoint's files.
         own = tuple(stop for stop in request.stop if stop not in self._options.stop)
@@ -231,6 +281,17 @@ class ManagedEngine(ServedEngine):
             self.dress(folder)
         return str(folder)
 
+    def _named(self, asked: Asked | None) -> str:
+        """The server's name for the model that a request asks for, which is written if need be."""
+        if asked is None or not asked.family:
+            return self.model_name(asked.other if asked is not None else 0)
+        folder = self._server.folder / f"of_{asked.family}"
+        if not folder.exists():
+            folder.mkdir()
+            self.of_family(self._origin, asked.family).write(folder)
+            self.dress(folder)
+        return str(folder)
+
     def memory(self) -> int | None:
         """See ``ServedEngine.memory``."""
         return self._server.memory()
@@ -243,7 +304,8 @@ class ManagedEngine(ServedEngine):
     @property
     def _key(self) -> Hashable:
         origin = self._origin
-        files = (self._options.words, self._options.stop)
+        made = (self._options.adapter, self._options.draft_model, self._options.prefix_caching)
+        files = (self._options.words, self._options.stop, made)
         options = (*self.flags(), *sorted(self.environment().items()), *files)
         places = tuple(self._places())
         return (self.name, origin.family.name, origin.dtype, origin.seed, options, places)
@@ -265,7 +327,8 @@ class ManagedEngine(ServedEngine):
         def command(folder: Path, port: int) -> list[str]:
             place = ["--model", str(folder), "--host", "127.0.0.1", "--port", str(port)]
             runs = planting.command(self.module(), folder, self._places())
-            return [*self.launcher(), sys.executable, *runs, *place, *self.flags()]
+            given = (*self.flags(), *self.made_for(folder))
+            return [*self.launcher(), sys.executable, *runs, *place, *given]
 
         environment = {**os.environ, **_OFFLINE, **self.environment()}
         return start(

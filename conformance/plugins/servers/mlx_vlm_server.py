@@ -12,11 +12,14 @@ from typing import Any, ClassVar
 import msgspec
 
 from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Processor
+from conformance.core.origin import Origin, Other
 from conformance.core.schedule import Request
 from conformance.plugins.servers.asking import Answer, Question, Tokens
 from conformance.plugins.servers.managed import ManagedEngine
+from conformance.plugins.servers.other_models import another
 from conformance.plugins.servers.served_engine import SERVED
 from conformance.plugins.servers.words import end_nowhere
 
@@ -29,6 +32,7 @@ class MlxVlmServer(ManagedEngine):
     name: ClassVar[str] = "mlx_vlm_server"
     library: ClassVar[str] = "mlx_vlm"
     capabilities: ClassVar[frozenset[Capability]] = SERVED | {
+        Capability.ADAPTERS,
         Capability.CANCEL,
         Capability.CHUNKED,
         Capability.COUNTED,
@@ -76,6 +80,40 @@ class MlxVlmServer(ManagedEngine):
             *quantized,
         )
 
+    @classmethod
+    def of_family(cls, origin: Origin, family: str) -> Other:
+        """See ``ManagedEngine.of_family``."""
+        from conformance.plugins.mlx_vlm.library import MlxVlm  # noqa: PLC0415
+        from conformance.plugins.mlx_vlm.plugin import FAMILIES  # noqa: PLC0415
+
+        return another(MlxVlm(), FAMILIES, family, origin)
+
+    @classmethod
+    def alone(cls, model: Any, request: Request, options: EngineOptions) -> tuple[int, ...] | None:
+        """See ``Engine.alone``; for an adapter, the library's single stream with it."""
+        if request.asked is not None and request.asked.adapter:
+            from conformance.plugins.servers.vlm_adapters import (  # noqa: PLC0415
+                adapted_stream,
+            )
+
+            return adapted_stream(model, request, options)
+        return super().alone(model, request, options)
+
+    def made_for(self, folder: Path) -> Sequence[str]:
+        """The adapter that the server starts with."""
+        if not (number := self._options.adapter):
+            return ()
+        return ("--adapter-path", str(self._adapter(folder, number)))
+
+    def _adapter(self, folder: Path, number: int) -> Path:
+        """The folder of an adapter, which is written when it is first asked for."""
+        from conformance.plugins.servers.vlm_adapters import write_adapter  # noqa: PLC0415
+
+        place = folder / f"adapter{number}"
+        if not place.exists():
+            write_adapter(folder, place, self._origin.seed + number)
+        return place
+
     def environment(self) -> dict[str, str]:
         """The variables that switch prefix caching on, if the options ask for it."""
         caching = self._options.prefix_caching
@@ -102,6 +140,9 @@ class MlxVlmServer(ManagedEngine):
         asked = super().question(request, streamed=streamed)
         # Otherwise answers end at the config's number of positions, whatever the request asks for.
         asked.body["context_management"] = []
+        number = request.asked.adapter if request.asked is not None else 0
+        if number and number != self._options.adapter:
+            asked.body["adapter_path"] = str(self._adapter(self._server.folder, number))
         if request.media:
             content: list[dict[str, Any]] = []
             end = 0

@@ -135,7 +135,8 @@ def only_the_server(request: Request) -> bool:
     The answer may need random numbers, a grammar, another model or an adapter.
     """
     asked = request.asked
-    further = asked is not None and (asked.schema or bool(asked.other or asked.adapter))
+    others = asked is not None and bool(asked.other or asked.family or asked.adapter)
+    further = asked is not None and (asked.schema or others)
     own = request.sampler is not None and request.sampler.kind == OF_SERVER
     return own or further
 
