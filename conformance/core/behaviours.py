@@ -51,6 +51,7 @@ BEHAVIOURS: tuple[Behaviour, ...] = (
     Behaviour("another model on request, and back", "served_models", ("in_turn",)),
     Behaviour("another model while one answers", "served_models", ("while_one_answers",)),
     Behaviour("a model of other layers, and back", "served_models", ("other_architecture",)),
+    Behaviour("no model kept that another replaced", "served_models", ("weighed",)),
     Behaviour("an adapter on request, and without it again", "served_adapters", ("in_turn",)),
     Behaviour("an adapter while one answers", "served_adapters", ("while_one_answers",)),
     Behaviour("several adapters at once, and none", "served_adapters", ("at_once",)),

@@ -143,14 +143,12 @@ def models(brief: Brief) -> list[Schedule]:
     if kinds := _OTHERS.get(brief.library):
         asked = Asked(family=next(name for name in kinds if name != brief.family))
         other = text_request(brief, "other", MEDIUM, max_tokens=_SHORT_ANSWER, asked=asked)
-        again = row("own_again", 0)
-        arrivals = (
-            *(together(own), together(other, when=produced("own", 3))),
-            *(together(again, when=gone("other")), together(_like(other), when=gone("own_again"))),
-        )
-        weighed = Capability.COUNTED in brief.capabilities
-        options = EngineOptions(counted=weighed)
-        schedules.append(Schedule("other_architecture", arrivals, options=options))
+        arrivals = together(own), together(other, when=produced("own", 3))
+        again = together(row("own_again", 0), when=gone("other"))
+        schedules.append(Schedule("other_architecture", (*arrivals, again)))
+        weighed = [row("own", 0), other, row("own_again", 0), _like(other)]
+        options = EngineOptions(counted=Capability.COUNTED in brief.capabilities)
+        schedules.append(one_by_one("weighed", weighed, options))
     return schedules
 
 
