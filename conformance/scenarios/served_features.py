@@ -177,9 +177,10 @@ def adapters(brief: Brief) -> list[Schedule]:
     return [
         one_by_one("in_turn", rows, caching),
         Schedule("while_one_answers", (together(own), together(adapted, when=produced("own", 3)))),
-        # A server may give each row its adapter, or let them wait for each other.
-        at_once("at_once", *mixed),
         *([one_by_one("default_model", default)] if brief.library == "mlx_lm" else []),
+        # A server may give each row its adapter, or let them wait for each other. That of mlx-vlm
+        # gives a request whichever generator is the newest once it has waited (docs/servers.md).
+        *([at_once("at_once", *mixed)] if brief.library != "mlx_vlm" else []),
     ]
 
 

@@ -24,8 +24,9 @@ from conformance.scenarios.served_clients import ANSWER
 _ROWS, _PROMPTS = 3, 2
 # Prompts that come one after the other, and how many of them may be kept.
 _CAME, _KEPT = 6, 2
-# Bytes of so many tokens may be kept: two prompts' in whole blocks of storage, fewer than came.
-_TOKENS = 600
+# Bytes of so many tokens may be kept: two prompts', fewer than came. Those that are served one by
+# one are kept in whole blocks of storage.
+_TOKENS, _IN_BLOCKS = 80, 600
 _HAS_BYTES = "mlx_lm"  # the only library whose server has such an option, and a draft model
 _NAMES_NO_MODEL = "mlx_lm"  # the only one whose requests may leave the model out
 
@@ -35,10 +36,10 @@ def _options(brief: Brief) -> list[Schedule]:
     if Capability.PREFIX_CACHING in brief.capabilities:
         found.append(_kept(brief, "kept_number", PrefixCaching(snapshots=_KEPT)))
     if brief.library == _HAS_BYTES:
-        bounded = PrefixCaching(snapshots=4 * _CAME, tokens=_TOKENS)
-        found.append(_kept(brief, "kept_bytes", bounded))
-        # The server answers requests with seeds one by one, by other code.
-        found.append(_kept(brief, "kept_bytes_one_by_one", bounded, seeds=True))
+        for name, tokens in (("kept_bytes", _TOKENS), ("kept_bytes_one_by_one", _IN_BLOCKS)):
+            bounded = PrefixCaching(snapshots=4 * _CAME, tokens=tokens)
+            # The server answers requests with seeds one by one, by other code.
+            found.append(_kept(brief, name, bounded, seeds=tokens == _IN_BLOCKS))
         found.append(_drafts(brief))
     if Capability.ADAPTERS in brief.capabilities:
         found.append(_adapter(brief, "adapter_path"))

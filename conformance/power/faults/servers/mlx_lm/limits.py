@@ -32,25 +32,25 @@ def _made_with(hits: Hits, **given: int) -> Patch:
     return wrap(BatchGenerator, "__init__", make)
 
 
-@_fault("S48.limit-of-rows-dropped", kills=("served_options/rows",))
+@_fault("S42.limit-of-rows-dropped", kills=("served_options/rows",))
 def limit_of_rows_dropped(hits: Hits) -> Patch:
     """As many rows decode at once as there are requests."""
     return _made_with(hits, completion_batch_size=64)
 
 
-@_fault("S49.limit-of-prompts-dropped", kills=("served_options/rows",))
+@_fault("S43.limit-of-prompts-dropped", kills=("served_options/rows",))
 def limit_of_prompts_dropped(hits: Hits) -> Patch:
     """Prompts are computed in one pass with all that wait."""
     return _made_with(hits, prefill_batch_size=64)
 
 
-@_fault("S50.prefill-step-dropped", kills=("served_options/rows",))
+@_fault("S44.prefill-step-dropped", kills=("served_options/rows",))
 def prefill_step_dropped(hits: Hits) -> Patch:
     """Prompts are computed whole."""
     return _made_with(hits, prefill_step_size=2048)
 
 
-@_fault("S51.number-of-kept-prompts-dropped", kills=("served_options/kept_number",))
+@_fault("S45.number-of-kept-prompts-dropped", kills=("served_options/kept_number",))
 def number_of_kept_prompts_dropped(hits: Hits) -> Patch:
     """The store of prompts has no limit of sequences."""
 
@@ -61,7 +61,7 @@ def number_of_kept_prompts_dropped(hits: Hits) -> Patch:
     return before(LRUPromptCache, "insert_cache", insert)
 
 
-@_fault("S52.bytes-of-kept-prompts-dropped", kills=("served_options/kept_bytes",))
+@_fault("S46.bytes-of-kept-prompts-dropped", kills=("served_options/kept_bytes",))
 def bytes_of_kept_prompts_dropped(hits: Hits) -> Patch:
     """The store of prompts is never cut to its bytes."""
 
@@ -71,7 +71,7 @@ def bytes_of_kept_prompts_dropped(hits: Hits) -> Patch:
     return wrap(LRUPromptCache, "trim_to", trim)
 
 
-@_fault("S53.adapter-of-the-command-line-dropped", kills=("served_options/adapter_path_unnamed",))
+@_fault("S47.adapter-of-the-command-line-dropped", kills=("served_options/adapter_path_unnamed",))
 def adapter_of_the_command_line_dropped(hits: Hits) -> Patch:
     """The adapter with which a server starts is not put on its model."""
 
@@ -82,7 +82,7 @@ def adapter_of_the_command_line_dropped(hits: Hits) -> Patch:
     return wrap(server.ModelProvider, "_load", load)
 
 
-@_fault("S54.drafts-not-verified", kills=("served_options/draft_model",))
+@_fault("S48.drafts-not-verified", kills=("served_options/draft_model",))
 def drafts_not_verified(hits: Hits) -> Patch:
     """The draft model answers by itself."""
 
@@ -96,7 +96,7 @@ def drafts_not_verified(hits: Hits) -> Patch:
     return wrap(server, "stream_generate", generate)
 
 
-@_fault("S55.replaced-model-kept", fault_class="leak", kills=("served_models/weighed",))
+@_fault("S49.replaced-model-kept", fault_class="leak", kills=("served_models/weighed",))
 def replaced_model_kept(hits: Hits) -> Patch:
     """A list holds each model that was loaded, and nobody empties it."""
     models: list[Any] = []

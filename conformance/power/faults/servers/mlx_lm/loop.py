@@ -188,7 +188,7 @@ def prompt_of_two_tokens_ends_the_loop(hits: Hits) -> Patch:
     return wrap(BatchGenerator, "insert_segments", insert)
 
 
-@_fault("S45.leaving-in-prefill-ends-the-loop", kills=("served_leaves/prefill",), crash=True)
+@_fault("S39.leaving-in-prefill-ends-the-loop", kills=("served_leaves/prefill",), crash=True)
 def leaving_in_prefill_ends_the_loop(hits: Hits) -> Patch:
     """A row that is taken out while its prompt is computed is looked up among those that decode."""
 
@@ -200,7 +200,7 @@ def leaving_in_prefill_ends_the_loop(hits: Hits) -> Patch:
     return before(BatchGenerator, "remove", remove)
 
 
-@_fault("S46.leaving-at-the-end-ends-the-loop", kills=("served_leaves/stream",), crash=True)
+@_fault("S40.leaving-at-the-end-ends-the-loop", kills=("served_leaves/stream",), crash=True)
 def leaving_at_the_end_ends_the_loop(hits: Hits) -> Patch:
     """A row whose client has left is taken out, although it has ended meanwhile."""
 

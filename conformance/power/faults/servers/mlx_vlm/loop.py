@@ -131,7 +131,7 @@ def row_ends_with_its_neighbour(hits: Hits) -> Patch:
     return after(ar.GenerationBatch, "next", step)
 
 
-@_fault("S45.leaving-in-prefill-ends-the-loop", kills=("served_leaves/prefill",))
+@_fault("S39.leaving-in-prefill-ends-the-loop", kills=("served_leaves/prefill",))
 def leaving_in_prefill_ends_the_loop(hits: Hits) -> Patch:
     """A row that is taken out while its prompt is computed is looked up among those that decode."""
 
@@ -142,7 +142,7 @@ def leaving_in_prefill_ends_the_loop(hits: Hits) -> Patch:
     return wrap(ar.PromptProcessingBatch, "remove", remove)
 
 
-@_fault("S47.leaving-in-prefill-takes-a-neighbour", kills=("served_leaves/prefill",))
+@_fault("S41.leaving-in-prefill-takes-a-neighbour", kills=("served_leaves/prefill",))
 def leaving_in_prefill_takes_a_neighbour(hits: Hits) -> Patch:
     """Of a prompt batch that a row leaves, the next row is left out, and its place is kept."""
 
