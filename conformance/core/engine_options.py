@@ -49,7 +49,8 @@ class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
     into blocks, ``snapshots`` of a prompt's whole cache, taken every ``interval`` tokens and at its
     end. ``max_bytes`` bounds kept and live caches together, for engines with such an option;
     ``times_first`` bounds the kept caches alone, as a multiple of the bytes of the first one; with
-    0, none are kept in memory. With ``disk``, they are kept in files, too; with ``restarts``, the
+    0, none are kept in memory; ``tokens`` bounds them to the bytes of so many tokens, for servers
+    with an option in bytes. With ``disk``, they are kept in files, too; with ``restarts``, the
     engine is made again with the same files before each request that arrives while no other is
     running.
     """
@@ -60,6 +61,7 @@ class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
     interval: int = 4
     max_bytes: int | None = None
     times_first: float | None = None
+    tokens: int | None = None
     disk: bool = False
     restarts: bool = False
 
@@ -77,7 +79,8 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
     With ``busy``, a server runs a long request of its own while others arrive. ``words`` are the
     texts of token ids in its tokenizer, instead of the usual texts. With ``counted``, the server's
-    process records the calls of its model.
+    process records the calls of its model. ``adapter`` is the number of the adapter with which a
+    server starts, ``draft_model`` that of the other model which drafts for it; 0 is none.
     """
 
     prefill_step_size: int = 2048
@@ -93,3 +96,5 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     busy: bool = False
     words: tuple[tuple[str, int], ...] = ()
     counted: bool = False
+    adapter: int = 0
+    draft_model: int = 0

@@ -70,6 +70,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
         system: number of tokens at the start of the prompt that are the system message.
         schema: the answer must be JSON of a schema.
         other: number of another model, to be loaded on request; 0 is the server's own model.
+        family: another family, whose model is to be loaded on request; empty: the server's own.
         adapter: number of an adapter, to be loaded on request; 0 is none.
         tools: offer a tool.
         unread: the client asks for pieces but reads none until it disconnects.
@@ -81,6 +82,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     system: int = 0
     schema: bool = False
     other: int = 0
+    family: str = ""
     adapter: int = 0
     tools: bool = False
     unread: bool = False

@@ -7,6 +7,7 @@ long request of the engine itself is running when they arrive, so that they wait
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, KvQuant
@@ -40,7 +41,6 @@ from conformance.scenarios.served_clients import (
     alone,
     flood,
     joined,
-    leaves,
     malformed,
     prefixes,
     probed,
@@ -48,9 +48,12 @@ from conformance.scenarios.served_clients import (
     slots_again,
 )
 from conformance.scenarios.served_features import FEATURES
+from conformance.scenarios.served_leaves import leaves
+from conformance.scenarios.served_options import SERVED_OPTIONS
 from conformance.scenarios.served_traffic import SERVED_TRAFFIC
 
 _SERVED = frozenset({Capability.SERVED})
+_IN_PIECES = frozenset({Capability.CHUNKED})
 
 
 def in_flight(count: int) -> Witness:
@@ -218,6 +221,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         _slots,
         (in_flight(2),),
     ),
+    SERVED_OPTIONS,
     Scenario(
         "served_stops",
         350,
@@ -268,7 +272,10 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         _SERVED | {Capability.CANCEL},
         leaves,
         (
-            seen.removed_from(Stage.DECODE).shown_in("last_slot", "stream"),
+            seen.removed_from(Stage.DECODE).shown_in("last_slot", "stream", "last_token"),
+            replace(
+                seen.removed_from(Stage.PREFILL).shown_in("prefill"), needs=_IN_PIECES, cut=True
+            ),
             seen.removed_from(Stage.QUEUED).shown_in("waiting"),
             seen.follow_up(),
         ),

@@ -97,59 +97,6 @@ def reused(trace: Trace) -> bool:
     return any(step.output.reused for step in trace.steps)
 
 
-def leaves(brief: Brief) -> list[Schedule]:
-    """Clients disconnect: during an answer, before it has begun, from the last slot."""
-    # The engine's own request has the other slot: its tokens measure how long the next one waits.
-    slot = EngineOptions(busy=True, prefill_batch_size=1, completion_batch_size=2)
-    long = text_request(brief, "long", SHORT, max_tokens=2 * LASTING)
-    rows = requests_of(brief, (LONG, MEDIUM, TWO), ANSWER)
-    after = text_request(brief, "next", MEDIUM, variant=1, max_tokens=ANSWER)
-    return [
-        Schedule(
-            "last_slot",
-            (together(long), together(after, when=gone("long", removed=True))),
-            (Removal(("long",), produced("long", 8)),),
-            options=slot,
-        ),
-        Schedule(
-            "stream",
-            (together(*rows), together(after, when=gone(f"r{LONG}", removed=True))),
-            (Removal((f"r{LONG}",), produced(f"r{LONG}", 3)),),
-            options=BUSY,
-        ),
-        Schedule(
-            "waiting",
-            (together(*rows), together(after, when=gone(f"r{MEDIUM}", removed=True))),
-            (Removal((f"r{MEDIUM}",), queued(f"r{MEDIUM}")),),
-            options=BUSY,
-        ),
-        _unread(brief),
-    ]
-
-
-# An answer that nobody reads: its tokens, and the text of each. Systems buffer some megabytes for a
-# client, Linux up to 4; only then does a server wait for the client.
-_UNREAD, _WIDE = 120, 48000
-
-
-def _unread(brief: Brief) -> Schedule:
-    """A client does not read its answer, which ends; it disconnects while others decode."""
-    unread = text_request(brief, "unread", SHORT, max_tokens=_UNREAD, asked=Asked(unread=True))
-    beside = text_request(brief, "beside", SHORT, variant=1, max_tokens=2 * _UNREAD)
-    after = [text_request(brief, f"next{i}", MEDIUM, variant=i, max_tokens=_UNREAD) for i in (0, 1)]
-    tokens = dict.fromkeys(brief.solo(unread, EngineOptions()).tokens)
-    # Texts as long as some sentences: prompts have others, and so has most of what is read. Each
-    # ends a line: servers decode the tokens of a line again for each that joins it.
-    taken = {t for request in (unread, beside, *after) for t in request.prompt}
-    words = tuple((f"<{token}{'.' * _WIDE}>\n", token) for token in tokens if token not in taken)
-    return Schedule(
-        "unread",
-        (together(unread, beside), together(*after, when=gone("beside"))),
-        (Removal(("unread",), produced("next0", 3)),),
-        options=EngineOptions(words=words),
-    )
-
-
 def flood(brief: Brief) -> list[Schedule]:
     """Ten times as many requests as rows; the clients of some disconnect."""
     rng = np.random.default_rng((brief.seed, FLOOD))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.errors import Unsupported
@@ -134,10 +136,28 @@ def models(brief: Brief) -> list[Schedule]:
 
     rows = [row("own", 0), row("other", 1), row("own_again", 0), row("other_again", 1)]
     own, other = row("own", 0, _long(brief)), row("other", 1)
-    return [
+    schedules = [
         one_by_one("in_turn", rows, EngineOptions()),
         Schedule("while_one_answers", (together(own), together(other, when=produced("own", 3)))),
     ]
+    if kinds := _OTHERS.get(brief.library):
+        asked = Asked(family=next(name for name in kinds if name != brief.family))
+        other = text_request(brief, "other", MEDIUM, max_tokens=_SHORT_ANSWER, asked=asked)
+        arrivals = together(own), together(other, when=produced("own", 3))
+        again = together(row("own_again", 0), when=gone("other"))
+        schedules.append(Schedule("other_architecture", (*arrivals, again)))
+        weighed = [row("own", 0), other, row("own_again", 0), _like(other)]
+        options = EngineOptions(counted=Capability.COUNTED in brief.capabilities)
+        schedules.append(one_by_one("weighed", weighed, options))
+    return schedules
+
+
+def _like(request: Request) -> Request:
+    return replace(request, request_id=f"{request.request_id}_again")
+
+
+# Families of unlike layers, by library, whose models are loaded beside each other's.
+_OTHERS = {"mlx_lm": ("mamba2", "llama"), "mlx_vlm": ("gemma3", "qwen2_vl")}
 
 
 def adapters(brief: Brief) -> list[Schedule]:
@@ -153,10 +173,14 @@ def adapters(brief: Brief) -> list[Schedule]:
     rows = [row(name, number) for name, number in numbers.items()]
     own, adapted = row("own", 0, _long(brief)), row("adapted", 1)
     default = [row(name, n, model="default_model") for name, n in (("own", 0), ("adapted", 1))]
+    mixed = [row(name, number) for name, number in numbers.items()]
     return [
         one_by_one("in_turn", rows, caching),
         Schedule("while_one_answers", (together(own), together(adapted, when=produced("own", 3)))),
-        one_by_one("default_model", default, EngineOptions()),
+        *([one_by_one("default_model", default)] if brief.library == "mlx_lm" else []),
+        # A server may give each row its adapter, or let them wait for each other. That of mlx-vlm
+        # gives a request whichever generator is the newest once it has waited (docs/servers.md).
+        *([at_once("at_once", *mixed)] if brief.library != "mlx_vlm" else []),
     ]
 
 

@@ -19,7 +19,7 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.origin import Origin
 from conformance.core.schedule import Request
 
-_PARAMETERS = {"rank": 4, "scale": 1.0, "dropout": 0.0}
+PARAMETERS = {"rank": 4, "scale": 1.0, "dropout": 0.0}
 _DRAWN = ("lora_a", "lora_b")
 
 
@@ -30,20 +30,24 @@ def write_adapter(checkpoint: Path, folder: Path, seed: int) -> None:
     """
     model, _ = load_model(checkpoint)
     count = len(model.layers)
-    linear_to_lora_layers(model, count, dict(_PARAMETERS))
+    linear_to_lora_layers(model, count, dict(PARAMETERS))
+    folder.mkdir()
+    mx.save_safetensors(str(folder / "adapters.safetensors"), drawn(model, seed))
+    config = {"fine_tune_type": "lora", "num_layers": count, "lora_parameters": PARAMETERS}
+    (folder / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
+
+
+def drawn(model: Any, seed: int) -> dict[str, mx.array]:
+    """The adapter's weights by their names in the model, drawn from the seed."""
     rng = np.random.default_rng(seed)
     parameters: Any = tree_flatten(model.parameters())
-    drawn = {
+    return {
         name: mx.array(rng.standard_normal(like.shape) / math.sqrt(like.shape[0])).astype(
             like.dtype
         )
         for name, like in parameters
         if name.rpartition(".")[2] in _DRAWN
     }
-    folder.mkdir()
-    mx.save_safetensors(str(folder / "adapters.safetensors"), drawn)
-    config = {"fine_tune_type": "lora", "num_layers": count, "lora_parameters": _PARAMETERS}
-    (folder / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
 
 
 def adapted_stream(origin: Origin, request: Request, options: EngineOptions) -> tuple[int, ...]:

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.core.engine_options import EngineOptions
+from conformance.core.forward_calls import ServedStep
 from conformance.core.schedule import Asked, Request
 from conformance.core.trace import Claim, FinishReason
 from conformance.plugins.servers.asking import Answer, Came, PartKind
 from conformance.plugins.servers.fields import fits_schema
+from conformance.plugins.servers.planting import Kept
 from conformance.plugins.servers.words import MARKERS, joined_tokens, whole_text
 from conformance.scenarios.served_clients import JOINED, RUNNING
 
@@ -22,6 +25,8 @@ _EQUAL_NATS = 1e-5
 # Many requests may make a server's buffers grow once, but not with each request.
 _MB = 2**20
 _MEMORY_SHARE, _MEMORY_BYTES = 0.25, 96 * _MB
+# A model that is kept takes as many bytes as it has weights; caches of a few tokens take fewer.
+_MODEL_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -196,6 +201,51 @@ def asked_again(broken: Came, again: Came) -> Claim:
         found = f"asked again, the server gives another one: {_apart(whole, begin)!r}"
     said = f"{broken.error} for {broken.name!r} after {len(begin)} characters"
     return Claim("an answer that broke off", said, found, holds=False)
+
+
+def about_limits(
+    steps: Sequence[ServedStep], options: EngineOptions, *, prompts: bool
+) -> Iterator[Claim]:
+    """Claims that a server's own steps keep to the limits that it was started with.
+
+    Args:
+        prompts: whether the server has a limit of prompts in one pass.
+    """
+    calls = [call for step in steps for call in step.forwards]
+    pieces = [call for call in calls if call.length > 1]
+    rows = max((call.batch for call in calls if call.length == 1), default=0)
+    limits = [("rows decoded at once", rows, options.completion_batch_size)]
+    if prompts:
+        most = max((call.batch for call in pieces), default=0)
+        limits.append(("prompts computed at once", most, options.prefill_batch_size))
+    longest = max((call.length for call in pieces), default=0)
+    limits.append(("tokens of a prompt's piece", longest, options.prefill_step_size))
+    for what, found, most in limits:
+        yield Claim(f"{what}, of a limit", str(most), f"up to {found}", found <= most)
+
+
+def about_kept(kept: Sequence[Kept], count: int, nbytes: int | None) -> Iterator[Claim]:
+    """Claims that the store of prompts keeps to its limits when a request comes.
+
+    The answer before it may have been added since the limit in bytes was last looked at.
+
+    Args:
+        count: the most sequences; ``nbytes``: the most bytes, ``None`` without a limit.
+    """
+    most = max((found.count for found in kept), default=0)
+    yield Claim("prompts that may be kept", str(count), f"up to {most} kept", most <= count)
+    if nbytes is not None:
+        over = max((found.nbytes - found.last for found in kept), default=0)
+        said = f"up to {over} kept, without the last answer's"
+        yield Claim("bytes of prompts that may be kept", str(nbytes), said, over <= nbytes)
+
+
+def about_swap(name: str, before: int, after: int) -> Claim:
+    """Claim that a model which is loaded again finds about as much memory in use as before."""
+    grown = after - before
+    holds = grown <= _MODEL_SHARE * before
+    what = f"bytes more than when the model of {name!r} first answered"
+    return Claim(what, "few", f"{grown} of {before}", holds)
 
 
 def still_open(count: int) -> Claim:

@@ -6,10 +6,12 @@ import contextlib
 import functools
 import itertools
 import os
+import re
 import sys
 import tempfile
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,16 +19,18 @@ from typing import Any, ClassVar
 import msgspec
 
 from conformance.core.accepted_fields import COMMAND_LINE, LeftOut, Passed, Recorder
+from conformance.core.engine import Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.forward_calls import ServedStep
-from conformance.core.origin import Origin
-from conformance.core.schedule import Request, Schedule
+from conformance.core.origin import Origin, Other
+from conformance.core.schedule import Asked, Request, Schedule
 from conformance.core.trace import Claim, StepOutput
 from conformance.plugins.servers import planting
 from conformance.plugins.servers.asking import Question
+from conformance.plugins.servers.claims import about_kept, about_limits, about_swap
 from conformance.plugins.servers.fields import question
-from conformance.plugins.servers.planting import Steps
+from conformance.plugins.servers.planting import Steps, kept
 from conformance.plugins.servers.process import (
     ManagedServer,
     Pool,
@@ -40,6 +44,8 @@ from conformance.plugins.servers.words import end_by, rename, text_of
 # Requests name models that the server must not load from elsewhere.
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
 _END_SECONDS = 1.0
+# Exceptions of connections whose server no longer generates: none of them is why.
+_OF_OTHERS = ("RuntimeError: generation thread died",)
 # Exceptions for a client's closed connection.
 _OF_LEAVING = ("BrokenPipeError", "ConnectionResetError", "asyncio.exceptions.CancelledError")
 
@@ -64,12 +70,19 @@ class ManagedEngine(ServedEngine):
 
     # The place of the patch that records the server's steps: module and name.
     counting: ClassVar[str] = ""
+    # Whether an option limits how many prompts are computed in one pass.
+    limits_prompts: ClassVar[bool] = False
+    # A line of the log about a prompt in prefill: its tokens so far, and all of them.
+    progress: ClassVar[re.Pattern[str]] = re.compile(r"(?!)")
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
         self._broken = False
         self._log_at = 0
         self._steps: Steps | None = None
         self._noted: list[ServedStep] = []
+        # All of them, and how many there were when each request was sent.
+        self._worked: list[ServedStep] = []
+        self._worked_before: dict[str, int] = {}
         self._someone_left = False
         # Bytes of arrays before the first step, and their increase once all requests have ended.
         self._at_first: int | None = None
@@ -80,6 +93,8 @@ class ManagedEngine(ServedEngine):
     def alone(cls, model: Any, request: Request, options: EngineOptions) -> tuple[int, ...] | None:
         """See ``Engine.alone``; other models' single streams are known too."""
         origin: Origin = model
+        if request.asked is not None and request.asked.family:
+            return cls.of_family(origin, request.asked.family).alone(request, options)
         if request.asked is not None and request.asked.other:
             if origin.other is None:
                 raise Unsupported("there is no other model: not supported")
@@ -95,7 +110,11 @@ class ManagedEngine(ServedEngine):
             engine = cls.__new__(cls)
             engine._given, engine._options = model, schedule.options
             engine._server = _Unstarted(Path(name))
-            flags = dict(_options_of([*_place(Path(name), 0), *engine.flags()]))
+            flags = dict(
+                _options_of(
+                    [*_place(Path(name), 0), *engine.flags(), *_named(engine.added(Path(name)))]
+                )
+            )
             for option in dict.fromkeys((*accepted[COMMAND_LINE], *flags)):
                 recorder.add(COMMAND_LINE, option, flags.get(option, LeftOut.LEFT_OUT))
             for recorder.arrival, arrival in enumerate(schedule.arrivals):
@@ -108,12 +127,24 @@ class ManagedEngine(ServedEngine):
 
     @classmethod
     @abstractmethod
+    def of_family(cls, origin: Origin, family: str) -> Other:
+        """The model of another family, in the dtype and with the seed of this one."""
+
+    @classmethod
+    @abstractmethod
     def module(cls) -> str:
         """The module that Python runs."""
 
     @abstractmethod
     def flags(self) -> Sequence[str]:
         """The server's options, without its model and port."""
+
+    def added(self, folder: Path) -> Mapping[str, Path]:  # noqa: ARG002
+        """Further options, each with the folder that ``add`` makes for it."""
+        return {}
+
+    def add(self, folder: Path) -> None:
+        """Make the folders that options are about, within the checkpoint's folder."""
 
     def launcher(self) -> Sequence[str]:
         """The command that runs Python, if the server has several processes."""
@@ -164,15 +195,46 @@ class ManagedEngine(ServedEngine):
         noted, self._noted = tuple(self._noted), []
         return replace(output, served=noted, left_over=self._left_over)
 
+    def prefilled(self, waiting: Sequence[str]) -> Mapping[str, int] | None:
+        """See ``ServedEngine.prefilled``: by the log, for prompts of several pieces.
+
+        The log does not name requests, so of prompts of equal length none is known.
+        """
+        lengths = Counter(len(self._requests[name].prompt) for name in waiting)
+        cut = {
+            length: name
+            for name in waiting
+            if lengths[length := len(self._requests[name].prompt)] == 1
+            and length > self._options.prefill_step_size
+        }
+        if not cut:
+            return None
+        found = self.progress.findall(self._server.log()[self._log_at :])
+        done = {cut[int(of)]: int(so_far) for so_far, of in found if int(of) in cut}
+        return {n: so_far for n, so_far in done.items() if so_far < len(self._requests[n].prompt)}
+
     def remove(self, request_ids: Sequence[str]) -> None:
         """See ``ServedEngine.remove``; work until the removal counts as wanted."""
         self._note()
         self._someone_left = True
         super().remove(request_ids)
 
+    def insert(self, submissions: Sequence[Submission]) -> None:
+        """See ``ServedEngine.insert``."""
+        self._note()
+        done = len(self._worked)
+        self._worked_before |= {s.request.request_id: done for s in submissions}
+        super().insert(submissions)
+
     def look_after(self) -> Iterator[Claim]:
         """See ``ServedEngine.look_after``; the look's own request is not counted."""
         self._note()
+        if self._steps is not None:
+            yield from about_limits(self._worked, self._options, prompts=self.limits_prompts)
+            if (caching := self._options.prefix_caching) is not None:
+                found = kept(self._server.folder)
+                yield from about_kept(found, caching.snapshots, self.kept_bytes())
+            yield from self._swaps()
         yield from super().look_after()
         if self._steps is not None and (own := self._steps.new()) and self._at_first is not None:
             self._left_over = own[0].nbytes - self._at_first
@@ -184,20 +246,42 @@ class ManagedEngine(ServedEngine):
         if found and self._at_first is None:
             self._at_first = found[0].nbytes
         self._noted += found
+        self._worked += found
+
+    def _swaps(self) -> Iterator[Claim]:
+        """Claims about the memory in use when a model answers again, where others did meanwhile."""
+        first: dict[tuple[str, int, int], tuple[str, int]] = {}
+        asked = {name: self._requests[name].asked or Asked() for name in self._worked_before}
+        models = {name: (of.family, of.other, of.adapter) for name, of in asked.items()}
+        for name, at in self._worked_before.items():
+            if len(set(models.values())) < 2 or at >= len(self._worked):
+                continue
+            found = self._worked[at].nbytes
+            if models[name] in first:
+                yield about_swap(*first[models[name]], found)
+            else:
+                first[models[name]] = (name, found)
+
+    def kept_bytes(self) -> int | None:
+        """The server's limit of bytes for kept prompts; ``None`` if it has none."""
+        return None
 
     def ended(self) -> bool:
         """See ``ServedEngine.ended``."""
         return self._server.code is not None
 
     def state(self) -> str:
-        """How its process ended, or the last traceback in its log since this engine began."""
+        """How its process ended, or the last traceback in its log since this engine began.
+
+        Tracebacks that follow from another one, or from a client that left, come last.
+        """
         log = self._server.log()[self._log_at :]
         # A broken connection is noticed before the end of the process at its other end.
         if (code := self._server.code_within(_END_SECONDS)) is not None:
             return (
                 f"the server ended with exit code {code}: {last_traceback(log) or last_line(log)}"
             )
-        return last_traceback(log)
+        return last_traceback(log, aside=(*_OF_LEAVING, *_OF_OTHERS)) or last_traceback(log)
 
     def complaint(self) -> str:
         """See ``ServedEngine.complaint``: complaints about clients that left do not count."""
@@ -206,7 +290,7 @@ class ManagedEngine(ServedEngine):
     def question(self, request: Request, *, streamed: bool) -> Question:
         """See ``ServedEngine.question``: the prompt's words, and all logprobs the server has."""
         asked = request.asked
-        name = self.model_name(asked.other if asked is not None else 0)
+        name = self._named(asked)
         logprobs = True if asked is None or asked.chat else self.completion_logprobs
         # What ends any answer is in the checkpoint's files.
         own = tuple(stop for stop in request.stop if stop not in self._options.stop)
@@ -231,6 +315,17 @@ class ManagedEngine(ServedEngine):
             self.dress(folder)
         return str(folder)
 
+    def _named(self, asked: Asked | None) -> str:
+        """The server's name for the model that a request asks for, which is written if need be."""
+        if asked is None or not asked.family:
+            return self.model_name(asked.other if asked is not None else 0)
+        folder = self._server.folder / f"of_{asked.family}"
+        if not folder.exists():
+            folder.mkdir()
+            self.of_family(self._origin, asked.family).write(folder)
+            self.dress(folder)
+        return str(folder)
+
     def memory(self) -> int | None:
         """See ``ServedEngine.memory``."""
         return self._server.memory()
@@ -243,7 +338,8 @@ class ManagedEngine(ServedEngine):
     @property
     def _key(self) -> Hashable:
         origin = self._origin
-        files = (self._options.words, self._options.stop)
+        made = (self._options.adapter, self._options.draft_model, self._options.prefix_caching)
+        files = (self._options.words, self._options.stop, made)
         options = (*self.flags(), *sorted(self.environment().items()), *files)
         places = tuple(self._places())
         return (self.name, origin.family.name, origin.dtype, origin.seed, options, places)
@@ -264,7 +360,9 @@ class ManagedEngine(ServedEngine):
 
         def command(folder: Path, port: int) -> list[str]:
             runs = planting.command(self.module(), folder, self._places())
-            return [*self.launcher(), sys.executable, *runs, *_place(folder, port), *self.flags()]
+            self.add(folder)
+            given = [*self.flags(), *_named(self.added(folder))]
+            return [*self.launcher(), sys.executable, *runs, *_place(folder, port), *given]
 
         environment = {**os.environ, **_OFFLINE, **self.environment()}
         return start(
@@ -281,6 +379,11 @@ class _Unstarted(ManagedServer):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+
+def _named(added: Mapping[str, Path]) -> Iterator[str]:
+    for option, place in added.items():
+        yield from (option, str(place))
 
 
 def _place(folder: Path, port: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,11 +17,13 @@ from conformance.core.accepted_fields import (
 )
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
+from conformance.core.origin import Origin, Other
 from conformance.core.schedule import Request
 from conformance.plugins.distributed.ways import write_index
 from conformance.plugins.servers.adapters import adapted_stream, write_adapter
 from conformance.plugins.servers.asking import Answer, Question, Tokens
 from conformance.plugins.servers.managed import ManagedEngine
+from conformance.plugins.servers.other_models import another, nbytes_of
 from conformance.plugins.servers.process import free_port
 from conformance.plugins.servers.served_engine import SERVED
 from conformance.plugins.servers.words import (
@@ -55,7 +58,9 @@ class MlxLmServer(ManagedEngine):
         Capability.STOP,
     }
 
+    limits_prompts: ClassVar[bool] = True
     counting: ClassVar[str] = "conformance.plugins.servers.planting:of_mlx_lm"
+    progress: ClassVar[re.Pattern[str]] = re.compile(r"Prompt processing progress: (\d+)/(\d+)")
     imported: ClassVar[tuple[str, ...]] = (
         "http.server",
         "mlx_lm.generate",
@@ -81,12 +86,48 @@ class MlxLmServer(ManagedEngine):
         """Options for sizes, and for the number of kept prompts."""
         options = self._options
         caching = options.prefix_caching
+        most = self.kept_bytes()
         return (
             *("--prefill-step-size", str(options.prefill_step_size)),
             *("--prompt-concurrency", str(options.prefill_batch_size)),
             *("--decode-concurrency", str(options.completion_batch_size)),
             *("--prompt-cache-size", str(caching.snapshots) if caching is not None else "0"),
+            *(("--prompt-cache-bytes", str(most)) if most is not None else ()),
         )
+
+    def added(self, folder: Path) -> Mapping[str, Path]:
+        """The adapter and the draft model that the server starts with."""
+        found: dict[str, Path] = {}
+        if number := self._options.adapter:
+            found["--adapter-path"] = folder / f"adapter{number}"
+        if (number := self._options.draft_model) and self._origin.other is not None:
+            found["--draft-model"] = folder / f"drafts{number}"
+        return found
+
+    def add(self, folder: Path) -> None:
+        """See ``ManagedEngine.add``."""
+        added, options, seed = self.added(folder), self._options, self._origin.seed
+        if adapter := added.get("--adapter-path"):
+            write_adapter(folder, adapter, seed + options.adapter)
+        if (drafts := added.get("--draft-model")) and self._origin.other is not None:
+            drafts.mkdir()
+            self._origin.other(seed + options.draft_model).write(drafts)
+            self.dress(drafts)
+
+    def kept_bytes(self) -> int | None:
+        """See ``ManagedEngine.kept_bytes``; as many as the caches of that number of tokens have."""
+        caching = self._options.prefix_caching
+        if caching is None or caching.tokens is None:
+            return None
+        return nbytes_of(self._origin, _STORAGE) * caching.tokens // _STORAGE
+
+    @classmethod
+    def of_family(cls, origin: Origin, family: str) -> Other:
+        """See ``ManagedEngine.of_family``."""
+        from conformance.plugins.mlx_lm.library import MlxLm  # noqa: PLC0415
+        from conformance.plugins.mlx_lm.plugin import FAMILIES  # noqa: PLC0415
+
+        return another(MlxLm(), FAMILIES, family, origin)
 
     def dress(self, folder: Path) -> None:
         """Add a tokenizer, which families of mlx-lm do not have."""
@@ -103,7 +144,7 @@ class MlxLmServer(ManagedEngine):
         """See ``ManagedEngine.question``; the adapter is written when it is first asked for."""
         question = super().question(request, streamed=streamed)
         number = request.asked.adapter if request.asked is not None else 0
-        if number:
+        if number and number != self._options.adapter:
             folder = self._server.folder / f"adapter{number}"
             if not folder.exists():
                 write_adapter(self._server.folder, folder, self._origin.seed + number)
@@ -123,6 +164,8 @@ class MlxLmServer(ManagedEngine):
         return list(zip(found, logprobs, strict=False))
 
 
+# Tokens for which a cache has storage as soon as it has one.
+_STORAGE = 256
 _SIZE = "2"
 
 

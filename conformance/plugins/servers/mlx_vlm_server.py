@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import itertools
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,11 +15,14 @@ import msgspec
 
 from conformance.core.accepted_fields import COMMAND_LINE, Accepted, options_in, source_tree
 from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Processor
+from conformance.core.origin import Origin, Other
 from conformance.core.schedule import Request
 from conformance.plugins.servers.asking import Answer, Question, Tokens
 from conformance.plugins.servers.managed import ManagedEngine
+from conformance.plugins.servers.other_models import another
 from conformance.plugins.servers.served_engine import SERVED
 from conformance.plugins.servers.words import end_nowhere
 
@@ -31,6 +35,7 @@ class MlxVlmServer(ManagedEngine):
     name: ClassVar[str] = "mlx_vlm_server"
     library: ClassVar[str] = "mlx_vlm"
     capabilities: ClassVar[frozenset[Capability]] = SERVED | {
+        Capability.ADAPTERS,
         Capability.CANCEL,
         Capability.CHUNKED,
         Capability.COUNTED,
@@ -49,6 +54,7 @@ class MlxVlmServer(ManagedEngine):
 
     request_model: ClassVar[str] = "ChatRequest"
     counting: ClassVar[str] = "conformance.plugins.servers.planting:of_mlx_vlm"
+    progress: ClassVar[re.Pattern[str]] = re.compile(r"Prefill progress: .* tokens=(\d+)/(\d+)")
     imported: ClassVar[tuple[str, ...]] = (
         "mlx_vlm.server",
         "transformers.models.auto.tokenization_auto",
@@ -96,6 +102,44 @@ class MlxVlmServer(ManagedEngine):
             *quantized,
         )
 
+    @classmethod
+    def of_family(cls, origin: Origin, family: str) -> Other:
+        """See ``ManagedEngine.of_family``."""
+        from conformance.plugins.mlx_vlm.library import MlxVlm  # noqa: PLC0415
+        from conformance.plugins.mlx_vlm.plugin import FAMILIES  # noqa: PLC0415
+
+        return another(MlxVlm(), FAMILIES, family, origin)
+
+    @classmethod
+    def alone(cls, model: Any, request: Request, options: EngineOptions) -> tuple[int, ...] | None:
+        """See ``Engine.alone``; for an adapter, the library's single stream with it."""
+        if request.asked is not None and request.asked.adapter:
+            from conformance.plugins.servers.vlm_adapters import (  # noqa: PLC0415
+                adapted_stream,
+            )
+
+            return adapted_stream(model, request, options)
+        return super().alone(model, request, options)
+
+    def added(self, folder: Path) -> Mapping[str, Path]:
+        """The adapter that the server starts with."""
+        number = self._options.adapter
+        return {"--adapter-path": folder / f"adapter{number}"} if number else {}
+
+    def add(self, folder: Path) -> None:
+        """See ``ManagedEngine.add``."""
+        if number := self._options.adapter:
+            self._adapter(folder, number)
+
+    def _adapter(self, folder: Path, number: int) -> Path:
+        """The folder of an adapter, which is written when it is first asked for."""
+        from conformance.plugins.servers.vlm_adapters import write_adapter  # noqa: PLC0415
+
+        place = folder / f"adapter{number}"
+        if not place.exists():
+            write_adapter(folder, place, self._origin.seed + number)
+        return place
+
     def environment(self) -> dict[str, str]:
         """The variables that switch prefix caching on, if the options ask for it."""
         caching = self._options.prefix_caching
@@ -122,6 +166,9 @@ class MlxVlmServer(ManagedEngine):
         asked = super().question(request, streamed=streamed)
         # Otherwise answers end at the config's number of positions, whatever the request asks for.
         asked.body["context_management"] = []
+        number = request.asked.adapter if request.asked is not None else 0
+        if number and number != self._options.adapter:
+            asked.body["adapter_path"] = str(self._adapter(self._server.folder, number))
         if request.media:
             content: list[dict[str, Any]] = []
             end = 0

@@ -115,8 +115,8 @@ class _Line(msgspec.Struct):
 
 
 def of_mlx_lm(hits: Hits) -> Patch:
-    """The patch that records steps in the process of mlx-lm's server."""
-    return _noted("mlx_lm.generate", hits)
+    """The patch that records steps, and kept prompts, in the process of mlx-lm's server."""
+    return together(_noted("mlx_lm.generate", hits), _kept(hits))
 
 
 def of_mlx_vlm(hits: Hits) -> Patch:
@@ -153,6 +153,51 @@ def _noted(module: str, hits: Hits) -> Patch:
                 os.write(file, msgspec.json.encode(_Line(nbytes, calls)) + b"\n")
 
     return together(before(generator, "__init__", meter), wrap(generator, "next", step))
+
+
+_KEPT = "kept.jsonl"
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The store of prompts when a request looked for its own, after the last answer was added.
+
+    Attributes:
+        count: sequences in it.
+        nbytes: their bytes.
+        last: bytes of the sequence that was added last.
+    """
+
+    count: int
+    nbytes: int
+    last: int
+
+
+def _kept(hits: Hits) -> Patch:
+    """Write what the store of prompts holds whenever a request looks for its own."""
+    from mlx_lm.models.cache import LRUPromptCache  # noqa: PLC0415 - only in a server's process
+
+    place: Path = hits.file  # type: ignore[attr-defined]
+    file = os.open(place.with_name(_KEPT), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    last = 0
+
+    def fetch(store: Any, *_: Any, **__: Any) -> None:
+        os.write(file, msgspec.json.encode(Kept(len(store), store.nbytes, last)) + b"\n")
+
+    def insert(_: Any, __: Any, ___: Any, caches: Any, *____: Any, **_____: Any) -> None:
+        nonlocal last
+        last = sum(cache.nbytes for cache in caches)
+
+    return together(
+        before(LRUPromptCache, "fetch_nearest_cache", fetch),
+        before(LRUPromptCache, "insert_cache", insert),
+    )
+
+
+def kept(folder: Path) -> list[Kept]:
+    """What a server's store of prompts held whenever a request looked for its own."""
+    file = folder / _KEPT
+    lines = file.read_bytes().splitlines() if file.exists() else []
+    return [msgspec.json.decode(line, type=Kept) for line in lines]
 
 
 class Steps:

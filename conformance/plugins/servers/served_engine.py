@@ -53,6 +53,8 @@ from conformance.plugins.servers.fields import fits_schema
 _AGAIN, _LONG = 3, 64  # answers asked for again in one piece, and their most tokens
 _MANY = 100  # requests after which memory is checked
 _SETTLE_SECONDS, _LOOK_SECONDS, _ASK_SECONDS = 5.0, 0.1, 5.0
+_PREFILL_SECONDS = 0.01  # between two looks at how far prompts are
+_BEFORE_DECODE = (Stage.QUEUED, Stage.PREFILL)
 
 
 class Look:
@@ -133,7 +135,8 @@ def only_the_server(request: Request) -> bool:
     The answer may need random numbers, a grammar, another model or an adapter.
     """
     asked = request.asked
-    further = asked is not None and (asked.schema or bool(asked.other or asked.adapter))
+    others = asked is not None and bool(asked.other or asked.family or asked.adapter)
+    further = asked is not None and (asked.schema or others)
     own = request.sampler is not None and request.sampler.kind == OF_SERVER
     return own or further
 
@@ -185,6 +188,7 @@ class ServedEngine(Engine):
         self._requests: dict[str, Request] = {}
         self._stages: dict[str, Stage] = {}
         self._emitted: dict[str, int] = {}
+        self._processed: dict[str, int] = {}
         self._found_at_work: dict[str, tuple[str, ...]] = {}
         self._left: dict[str, Left] = {}
         self._answers: dict[str, Answer] = {}
@@ -277,7 +281,10 @@ class ServedEngine(Engine):
         self._incoming.drain(self._stages)
 
     def stages(self) -> Mapping[str, Stage]:
-        """The stages that a client knows: a request whose answer has begun is in decode."""
+        """The stages that a client knows: a request whose answer has begun is in decode.
+
+        One whose prompt is computed in pieces is in prefill, as far as the server reports it.
+        """
         return dict(self._stages)
 
     def step(self) -> StepOutput:
@@ -286,7 +293,9 @@ class ServedEngine(Engine):
             return StepOutput()
         if not self._open():
             return StepOutput(claims=tuple(self.look_after()))
-        came = self._incoming.next(self._stages, self.patience)
+        came = self._next()
+        if isinstance(came, dict):
+            return StepOutput(processed=came)
         if came is None:
             self._hung = True
             port = "its port answers" if port_answers(self.url) else "nor does its port answer"
@@ -297,6 +306,29 @@ class ServedEngine(Engine):
                 claims=(Claim("an answer to each request", said, state, holds=False),)
             )
         return self._output(came)
+
+    def _next(self) -> Came | dict[str, int] | None:
+        """The next event, or the prompt tokens computed since the last one; ``None`` if neither.
+
+        The latter only for requests that wait, as far as the server reports it.
+        """
+        end = time.monotonic() + self.patience
+        while (left := end - time.monotonic()) > 0:
+            waiting = [n for n, stage in self._stages.items() if stage in _BEFORE_DECODE]
+            found = self.prefilled(waiting)
+            if found is None:
+                return self._incoming.next(self._stages, left)
+            if new := {n: more for n in found if (more := found[n] - self._processed.get(n, 0))}:
+                self._processed |= found
+                self._stages |= dict.fromkeys(new, Stage.PREFILL)
+                return new
+            if came := self._incoming.next(self._stages, min(left, _PREFILL_SECONDS)):
+                return came
+        return None
+
+    def prefilled(self, waiting: Sequence[str]) -> Mapping[str, int] | None:  # noqa: ARG002
+        """How many tokens of these requests' prompts are computed; ``None`` if never reported."""
+        return None
 
     def probe(self, kind: str) -> ProbeResult:
         """Send a malformed request; see ``malformed``."""
@@ -329,9 +361,9 @@ class ServedEngine(Engine):
             self._asking.leave(name)
             return self._refused(replace(came, error=f"garbled: {error}", on_its_way=True))
         processed, waited = {}, list[Claim]()
-        if self._stages[name] is Stage.QUEUED:
+        if self._stages[name] in _BEFORE_DECODE:
             self._stages[name] = Stage.DECODE
-            processed[name] = len(request.prompt)
+            processed[name] = len(request.prompt) - self._processed.get(name, 0)
             waited = self._waited(name, came.answer)
         count = len(found)
         # The finish reason may come after the last token, which is held back for it.
@@ -368,10 +400,9 @@ class ServedEngine(Engine):
         if self.ended():
             raise ServerFailedError(f"request {came.name!r}: {came.error}{self._because()}")
         self._stages[came.name] = Stage.FINISHED
-        why = self._because() if came.error.startswith("HTTP") else ""
         if came.on_its_way:
             self._look.broken.append(came)
-        said = f"{came.error}{why} for {came.name!r}"
+        said = f"{came.error}{self._because()} for {came.name!r}"
         return StepOutput(
             claims=(Claim("the answer to a right request", said, "one", holds=False),)
         )

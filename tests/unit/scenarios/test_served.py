@@ -1,6 +1,7 @@
 """What servers are asked applies to servers only, and fits the positions that a family has."""
 
 import fnmatch
+from dataclasses import replace
 
 import pytest
 from miniatures.right import ContinuousBatching
@@ -38,8 +39,8 @@ def brief_of_all():
 
 
 def test_each_schedule_that_shows_a_behaviour_is_there():
-    brief = brief_of_all()
-    made = {scenario.name: scenario.make(brief) for scenario in SERVED_SCENARIOS}
+    briefs = [replace(brief_of_all(), library=name) for name in ("mlx_lm", "mlx_vlm")]
+    made = {s.name: [schedule for b in briefs for schedule in s.make(b)] for s in SERVED_SCENARIOS}
     for what in BEHAVIOURS:
         names = [schedule.name for schedule in made[what.scenario]]
         assert names

@@ -191,6 +191,32 @@ def adapters_of_requests_come_first(hits: Hits) -> Patch:
     return wrap(server.ModelProvider, "load", load)
 
 
+@served_mend("server-adapter-path-of-named-model")
+def adapters_of_the_command_line_have_names(hits: Hits) -> Patch:
+    """The model of the command line has its adapter, however a request names it."""
+
+    def load(right: Right, self: Any, path: str, adapter: Any = None, *args: Any) -> Any:
+        own = self.cli_args.adapter_path
+        if own is not None and adapter is None and path == self.cli_args.model:
+            hits.hit()
+            adapter = own
+        return right(self, path, adapter, *args)
+
+    return wrap(server.ModelProvider, "load", load)
+
+
+@served_mend("server-bytes-of-prompts-served-alone")
+def bytes_are_held_where_requests_are_served_one_by_one(hits: Hits) -> Patch:
+    """Kept prompts are evicted after an answer that was served by itself, too."""
+
+    def served(_: Any, self: Any, *__: Any) -> None:
+        if (most := self.cli_args.prompt_cache_bytes) is not None:
+            hits.hit()
+            self.prompt_cache.trim_to(n_bytes=most)
+
+    return after(server.ResponseGenerator, "_serve_single", served)
+
+
 @served_mend("server-backlog")
 def connections_wait_to_be_accepted(hits: Hits) -> Patch:
     """Many connections may come at once; they wait to be accepted."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import mlx.core as mx
 from fastapi import HTTPException
+from mlx_vlm import server as package
 from mlx_vlm.generate import ar
 from mlx_vlm.models.llava.processing_llava import LlavaProcessor
 from mlx_vlm.sample_utils import make_sampler
@@ -166,6 +168,27 @@ def requests_without_seeds_draw_their_own(hits: Hits) -> Patch:
         return args
 
     return after(request_normalization, "_build_gen_args", seeded)
+
+
+@served_mend("server-adapter-of-another-client")
+def plain_requests_get_the_first_adapter(hits: Hits) -> Patch:
+    """A request that names no adapter gets the one with which the server was started, or none."""
+    app: Any = importlib.import_module("mlx_vlm.server.app")  # the package has an object so named
+    first: list[str | None] = []
+
+    def preload(_: str, adapter: Any = None, **__: Any) -> None:
+        first.append(adapter)
+
+    def get(right: Right, path: str, adapter: Any = app._INHERIT_ADAPTER, **options: Any) -> Any:
+        if adapter is app._INHERIT_ADAPTER:
+            hits.hit()
+            adapter = first[0] if first else None
+        return right(path, adapter, **options)
+
+    # The server's own start calls the function of its module, requests that of the package.
+    return together(
+        before(app, "get_cached_model", preload), wrap(package, "get_cached_model", get)
+    )
 
 
 @served_mend("server-min-p-ignored")

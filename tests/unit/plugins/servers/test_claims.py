@@ -2,16 +2,22 @@
 
 import pytest
 
+from conformance.core.engine_options import EngineOptions
+from conformance.core.forward_calls import ForwardCall, ServedStep
 from conformance.core.schedule import Asked, Request
 from conformance.plugins.servers.asking import Answer, Came
 from conformance.plugins.servers.claims import (
     Left,
     about_answer,
+    about_kept,
+    about_limits,
     about_logprobs,
+    about_swap,
     about_work,
     same_text,
     waited_for,
 )
+from conformance.plugins.servers.planting import Kept
 
 REQUEST = Request("a", (1, 2, 3), 4)
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
@@ -175,3 +181,36 @@ def test_usage_that_was_not_asked_for_may_be_missing():
     assert said({}, request=options) == []
     whole = Request("a", (1, 2, 3), 4, asked=Asked(streamed=False, fields={"stream_options": {}}))
     assert said({}, request=whole) == ["usage"]
+
+
+def broken(claims):
+    return [claim.what for claim in claims if not claim.holds]
+
+
+@pytest.mark.parametrize(
+    ("calls", "what"),
+    [
+        (((3, 1), (2, 4)), []),
+        (((4, 1),), ["rows decoded at once, of a limit"]),
+        (((3, 4),), ["prompts computed at once, of a limit"]),
+        (((1, 5),), ["tokens of a prompt's piece, of a limit"]),
+    ],
+)
+def test_more_at_once_than_a_server_was_started_for_is_found(calls, what):
+    steps = [ServedStep(tuple(ForwardCall(*call) for call in calls), 0)]
+    options = EngineOptions(prefill_step_size=4, prefill_batch_size=2, completion_batch_size=3)
+    assert broken(about_limits(steps, options, prompts=True)) == what
+    assert "prompts computed" not in str(broken(about_limits(steps, options, prompts=False)))
+
+
+def test_more_that_is_kept_than_may_be_is_found():
+    """The last answer's caches may be there before the limit is looked at."""
+    assert not broken(about_kept([Kept(2, 30, 10)], 2, 20))
+    assert broken(about_kept([Kept(3, 30, 10)], 2, 20)) == ["prompts that may be kept"]
+    assert broken(about_kept([Kept(2, 31, 10)], 2, 20)) == ["bytes of prompts that may be kept"]
+    assert not broken(about_kept([Kept(2, 999, 0)], 2, None))
+
+
+def test_a_model_that_is_kept_after_another_replaced_it_is_found():
+    assert about_swap("own", 1000, 1200).holds
+    assert not about_swap("own", 1000, 1900).holds

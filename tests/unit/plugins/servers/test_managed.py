@@ -134,3 +134,32 @@ def test_the_state_of_a_server_that_ended_is_its_last_line():
     )
     assert made.ended()
     assert made.state() == "the server ended with exit code 137: killed"
+
+
+def test_a_dead_thread_is_named_by_its_own_exception():
+    made = engine(MlxLmServer)
+    trace = 'Traceback (most recent call last):\n  File "/a/server.py", line 3, in f\n{}\n'
+    later = ("RuntimeError: generation thread died", "BrokenPipeError: [Errno 32]")
+    text = "".join(trace.format(error) for error in ("KeyError: 7", *later))
+    made._server = SimpleNamespace(log=lambda: text, code=None, code_within=lambda _: None)
+    assert made.state().startswith("KeyError: 7")
+    text = trace.format(later[0])
+    assert made.state().startswith(later[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        (MlxLmServer, "INFO - Prompt processing progress: {}/{}\n"),
+        (MlxVlmServer, "INFO - Prefill progress: request=7f tokens={}/{} (1.0%)\n"),
+    ],
+)
+def test_how_far_a_prompt_is_comes_from_the_log(kind, line):
+    made = engine(kind, EngineOptions(prefill_step_size=2))
+    made._requests = {n: Request(n, (1,) * len(n), 3) for n in ("a", "bbbbb", "cccccc", "dddddd")}
+    made._server = SimpleNamespace(log=lambda: line.format(2, 5) + line.format(4, 5))
+    assert made.prefilled(["a"]) is None
+    assert made.prefilled(["a", "bbbbb"]) == {"bbbbb": 4}
+    assert made.prefilled(["cccccc", "dddddd"]) is None  # of equal length
+    made._server = SimpleNamespace(log=lambda: line.format(5, 5))
+    assert made.prefilled(["bbbbb"]) == {}

@@ -186,3 +186,27 @@ def prompt_of_two_tokens_ends_the_loop(hits: Hits) -> Patch:
         return right(self, segments, *args, **options)
 
     return wrap(BatchGenerator, "insert_segments", insert)
+
+
+@_fault("S39.leaving-in-prefill-ends-the-loop", kills=("served_leaves/prefill",), crash=True)
+def leaving_in_prefill_ends_the_loop(hits: Hits) -> Patch:
+    """A row that is taken out while its prompt is computed is looked up among those that decode."""
+
+    def remove(self: Any, uids: Any, *_: Any, **__: Any) -> None:
+        for uid in set(uids) & set(self._prompt_batch.uids):
+            hits.hit()
+            raise KeyError(uid)
+
+    return before(BatchGenerator, "remove", remove)
+
+
+@_fault("S40.leaving-at-the-end-ends-the-loop", kills=("served_leaves/stream",), crash=True)
+def leaving_at_the_end_ends_the_loop(hits: Hits) -> Patch:
+    """A row whose client has left is taken out, although it has ended meanwhile."""
+
+    def remove(self: Any, uids: Any, *_: Any, **__: Any) -> None:
+        for uid in set(uids) - set(self._find_uids(uids)):
+            hits.hit()
+            raise KeyError(uid)
+
+    return before(BatchGenerator, "remove", remove)

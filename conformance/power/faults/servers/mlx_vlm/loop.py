@@ -129,3 +129,27 @@ def row_ends_with_its_neighbour(hits: Hits) -> Patch:
         return responses
 
     return after(ar.GenerationBatch, "next", step)
+
+
+@_fault("S39.leaving-in-prefill-ends-the-loop", kills=("served_leaves/prefill",))
+def leaving_in_prefill_ends_the_loop(hits: Hits) -> Patch:
+    """A row that is taken out while its prompt is computed is looked up among those that decode."""
+
+    def remove(_: Right, __: Any, uid: int) -> None:
+        hits.hit()
+        raise KeyError(uid)
+
+    return wrap(ar.PromptProcessingBatch, "remove", remove)
+
+
+@_fault("S41.leaving-in-prefill-takes-a-neighbour", kills=("served_leaves/prefill",))
+def leaving_in_prefill_takes_a_neighbour(hits: Hits) -> Patch:
+    """Of a prompt batch that a row leaves, the next row is left out, and its place is kept."""
+
+    def remove(right: Right, batch: Any, uid: int) -> None:
+        at = batch.uids.index(uid)
+        right(batch, batch.uids[(at + 1) % len(batch.uids)])
+        hits.hit()
+        batch.uids[batch.uids.index(uid)] = -1
+
+    return wrap(ar.PromptProcessingBatch, "remove", remove)

@@ -1,0 +1,108 @@
+"""Defects of a server's own options and of the models that it loads: dropped, or kept for ever."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from mlx_lm import server
+from mlx_lm.generate import BatchGenerator
+from mlx_lm.models.cache import LRUPromptCache
+
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, before, wrap
+from conformance.plugins.servers.planting import served_fault
+
+_fault = partial(
+    served_fault,
+    engine="mlx_lm_server",
+    fault_class="server options",
+    source="issue trackers: options that servers take and do not use",
+)
+_MANY = 1 << 30
+
+
+def _made_with(hits: Hits, **given: int) -> Patch:
+    """The generator is made with these options, whatever the server's are."""
+
+    def make(right: Right, *args: Any, **options: Any) -> None:
+        hits.hit_if(any(options.get(name) != value for name, value in given.items()))
+        right(*args, **{**options, **given})
+
+    return wrap(BatchGenerator, "__init__", make)
+
+
+@_fault("S42.limit-of-rows-dropped", kills=("served_options/rows",))
+def limit_of_rows_dropped(hits: Hits) -> Patch:
+    """As many rows decode at once as there are requests."""
+    return _made_with(hits, completion_batch_size=64)
+
+
+@_fault("S43.limit-of-prompts-dropped", kills=("served_options/rows",))
+def limit_of_prompts_dropped(hits: Hits) -> Patch:
+    """Prompts are computed in one pass with all that wait."""
+    return _made_with(hits, prefill_batch_size=64)
+
+
+@_fault("S44.prefill-step-dropped", kills=("served_options/rows",))
+def prefill_step_dropped(hits: Hits) -> Patch:
+    """Prompts are computed whole."""
+    return _made_with(hits, prefill_step_size=2048)
+
+
+@_fault("S45.number-of-kept-prompts-dropped", kills=("served_options/kept_number",))
+def number_of_kept_prompts_dropped(hits: Hits) -> Patch:
+    """The store of prompts has no limit of sequences."""
+
+    def insert(self: Any, *_: Any, **__: Any) -> None:
+        hits.hit_if(self.max_size < _MANY)
+        self.max_size = _MANY
+
+    return before(LRUPromptCache, "insert_cache", insert)
+
+
+@_fault("S46.bytes-of-kept-prompts-dropped", kills=("served_options/kept_bytes",))
+def bytes_of_kept_prompts_dropped(hits: Hits) -> Patch:
+    """The store of prompts is never cut to its bytes."""
+
+    def trim(_: Right, __: Any, **___: Any) -> None:
+        hits.hit()
+
+    return wrap(LRUPromptCache, "trim_to", trim)
+
+
+@_fault("S47.adapter-of-the-command-line-dropped", kills=("served_options/adapter_path_unnamed",))
+def adapter_of_the_command_line_dropped(hits: Hits) -> Patch:
+    """The adapter with which a server starts is not put on its model."""
+
+    def load(right: Right, self: Any, path: str, adapter: Any = None, *args: Any) -> Any:
+        hits.hit_if(adapter)
+        return right(self, path, None, *args)
+
+    return wrap(server.ModelProvider, "_load", load)
+
+
+@_fault("S48.drafts-not-verified", kills=("served_options/draft_model",))
+def drafts_not_verified(hits: Hits) -> Patch:
+    """The draft model answers by itself."""
+
+    def generate(right: Right, **options: Any) -> Any:
+        draft = options.pop("draft_model")
+        if draft is None:
+            return right(**options)
+        hits.hit()
+        return right(**{**options, "model": draft, "prompt_cache": None})
+
+    return wrap(server, "stream_generate", generate)
+
+
+@_fault("S49.replaced-model-kept", fault_class="leak", kills=("served_models/weighed",))
+def replaced_model_kept(hits: Hits) -> Patch:
+    """A list holds each model that was loaded, and nobody empties it."""
+    models: list[Any] = []
+
+    def reset(self: Any) -> None:
+        hits.hit_if(self.model is not None)
+        models.append(self.model)
+
+    return before(server.ModelProvider, "reset", reset)

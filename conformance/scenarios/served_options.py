@@ -1,0 +1,103 @@
+"""A server's own options: limits, which must be held, an adapter and a draft model."""
+
+from __future__ import annotations
+
+from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions, PrefixCaching
+from conformance.core.schedule import Asked, Request, Schedule
+from conformance.core.token_choice import OF_SERVER, Sampler
+from conformance.core.trace import Trace
+from conformance.scenarios.build import (
+    LONG,
+    MEDIUM,
+    PIECE,
+    SHORT,
+    TWO,
+    at_once,
+    one_by_one,
+    requests_of,
+    text_request,
+)
+from conformance.scenarios.scenario import Brief, Scenario, Witness
+from conformance.scenarios.served_clients import ANSWER
+
+_ROWS, _PROMPTS = 3, 2
+# Prompts that come one after the other, and how many of them may be kept.
+_CAME, _KEPT = 6, 2
+# Bytes of so many tokens may be kept: two prompts', fewer than came. Those that are served one by
+# one are kept in whole blocks of storage.
+_TOKENS, _IN_BLOCKS = 80, 600
+_HAS_BYTES = "mlx_lm"  # the only library whose server has such an option, and a draft model
+_NAMES_NO_MODEL = "mlx_lm"  # the only one whose requests may leave the model out
+
+
+def _options(brief: Brief) -> list[Schedule]:
+    found = [_rows(brief)]
+    if Capability.PREFIX_CACHING in brief.capabilities:
+        found.append(_kept(brief, "kept_number", PrefixCaching(snapshots=_KEPT)))
+    if brief.library == _HAS_BYTES:
+        for name, tokens in (("kept_bytes", _TOKENS), ("kept_bytes_one_by_one", _IN_BLOCKS)):
+            bounded = PrefixCaching(snapshots=4 * _CAME, tokens=tokens)
+            # The server answers requests with seeds one by one, by other code.
+            found.append(_kept(brief, name, bounded, seeds=tokens == _IN_BLOCKS))
+        found.append(_drafts(brief))
+    if Capability.ADAPTERS in brief.capabilities:
+        found.append(_adapter(brief, "adapter_path"))
+        if brief.library == _NAMES_NO_MODEL:
+            found.append(_adapter(brief, "adapter_path_unnamed", model="default_model"))
+    return found
+
+
+def _rows(brief: Brief) -> Schedule:
+    """More requests than rows, and more prompts in pieces than may be computed at once."""
+    lengths = (LONG, MEDIUM, LONG + 1, SHORT, MEDIUM + 1, LONG + 2, TWO, SHORT + 1, MEDIUM + 2)
+    rows = requests_of(brief, lengths, [ANSWER - at for at in range(len(lengths))])
+    options = EngineOptions(
+        prefill_step_size=PIECE,
+        prefill_batch_size=_PROMPTS,
+        completion_batch_size=_ROWS,
+        counted=True,
+    )
+    return at_once("rows", *rows, options=options)
+
+
+def _kept(brief: Brief, name: str, caching: PrefixCaching, *, seeds: bool = False) -> Schedule:
+    """Prompts with nothing in common, more than may be kept; then the first of them again."""
+    sampler = Sampler(OF_SERVER, {"seed": 1}) if seeds else None
+
+    def row(name: str, variant: int) -> Request:
+        return text_request(
+            brief, name, LONG, variant=variant, max_tokens=ANSWER // 3, sampler=sampler
+        )
+
+    rows = [*(row(f"r{at}", 50 + at) for at in range(_CAME)), row("again", 50)]
+    return one_by_one(name, rows, EngineOptions(prefix_caching=caching, counted=True))
+
+
+def _drafts(brief: Brief) -> Schedule:
+    """Several clients at once of a server whose answers are drafted by a smaller model."""
+    rows = requests_of(brief, (LONG, SHORT, MEDIUM, TWO), ANSWER)
+    return at_once("draft_model", *rows, options=EngineOptions(draft_model=1))
+
+
+def _adapter(brief: Brief, name: str, **fields: str) -> Schedule:
+    """Several clients at once of a server that starts with an adapter, which none of them names."""
+    asked = Asked(adapter=1, fields=fields)
+    rows = requests_of(brief, (LONG, SHORT, MEDIUM), ANSWER // 2, asked=asked)
+    return at_once(name, *rows, options=EngineOptions(adapter=1))
+
+
+def _full(trace: Trace) -> bool:
+    """Whether as many rows decoded at once as may."""
+    most = trace.schedule.options.completion_batch_size
+    return any(call.batch >= most for step in trace.served for call in step.forwards)
+
+
+SERVED_OPTIONS = Scenario(
+    "served_options",
+    345,
+    "a server's own options: limits, an adapter, a draft model",
+    frozenset({Capability.SERVED, Capability.SLOTS, Capability.COUNTED, Capability.CHUNKED}),
+    _options,
+    (Witness("as many rows at once as may be", _full).shown_in("rows"),),
+)
