@@ -1,5 +1,7 @@
 """Results and reports made by hand: of every kind, very many, and some with hostile names."""
 
+import defects_by_hand
+
 from conformance.core.inventory import About, Account, Inventory
 from conformance.core.invocation import Invocation
 from conformance.core.verdict import CaseResult, Finding, Verdict
@@ -15,6 +17,9 @@ HOSTILE = (
     "javascript:window.pwned=4",
 )
 """Names that would do something in a page which does not escape them."""
+
+LONG = "mask-of-length-in-quantized-caches-of-shorter-rows"
+"""A known defect whose id is wider than a narrow window."""
 
 INVOCATION = Invocation("2026-11-22T14:10:28Z", "conformance run --json today.jsonl")
 SCENARIOS = ("repeat", "ragged", "staggered", "quantized")
@@ -72,7 +77,7 @@ def few():
         "mlx_lm/mamba/ragged/float32/0": {
             "verdict": Verdict.DRIFT,
             "expected": True,
-            "known": "ssm-padding, mask-of-length",
+            "known": f"ssm-padding, {LONG}",
         },
         "mlx_lm/mamba/quantized/float32/0": {"verdict": Verdict.UNSUPPORTED, "expected": True},
         "mlx_vlm/llava/staggered/float32/0": {"verdict": Verdict.CRASH, "expected": False},
@@ -131,6 +136,10 @@ def everything():
         before=before,
         runs=(("1.0", before), ("1.1", results)),
         scripts={"mlx_lm/qwen3/ragged/float32/0": "print('it is wrong')"},
+        defects=defects_by_hand.known(
+            defects_by_hand.entry("ssm-padding", suffers="mamba forgets its prompt."),
+            defects_by_hand.entry(LONG, 2, families=("*",)),
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/reference/, the pages that are derived from the code: ``python ci/reference``.
+"""Writes docs/reference/ and docs/defects.md, derived from the code: ``python ci/reference``.
 
 A test compares the committed pages with this output.
 """
@@ -19,16 +19,21 @@ import formats
 import options
 
 from conformance import Capability, Engine, Fault, Library, PrefixReuse, ReproCalls, Scenario
+from conformance.checks.expectations import load_expectations
+from conformance.core.known_defect import TOP, by_severity, releases
+from conformance.core.severity import Severity
 from conformance.power.faults import registry_with_faults
+from conformance.report.defects_text import issue_command, reach, repro_command, title_of
 from conformance.run import hookspecs
+from conformance.run.coverage import defects_upstream
 from conformance.run.registry import Registry
 
 HERE = Path(__file__).parent
-TARGET = HERE.parents[1] / "docs" / "reference"
+TARGET = HERE.parents[1] / "docs"
 
 
 def pages() -> dict[str, str]:
-    """The text of every page, by file name."""
+    """The text of every page, by its path in docs/."""
     registry = registry_with_faults()
     scenarios = sorted(registry.scenarios.values(), key=lambda scenario: scenario.rung)
     found: dict[str, dict[str, Any]] = {
@@ -42,6 +47,7 @@ def pages() -> dict[str, str]:
             "count": len(registry.faults),
             "historic": sum(map(historic, registry.faults.values())),
         },
+        "defects": _defects(registry),
     }
     environment = Environment(
         loader=FileSystemLoader(HERE / "templates"),
@@ -51,9 +57,12 @@ def pages() -> dict[str, str]:
         keep_trailing_newline=True,
         autoescape=False,  # Markdown, from our own code
     )
-    environment.filters.update(cell=cell, linked=linked)
+    environment.filters.update(cell=cell, linked=linked, escaped=escaped, removed=str.removeprefix)
+    environment.filters.update(reach=reach, repro=repro_command, issue=issue_command)
     return {
-        f"{name}.md": environment.get_template(f"{name}.md.j2").render(**values)
+        f"{'' if name == 'defects' else 'reference/'}{name}.md": (
+            environment.get_template(f"{name}.md.j2").render(**values)
+        )
         for name, values in found.items()
     }
 
@@ -61,6 +70,11 @@ def pages() -> dict[str, str]:
 def cell(text: str) -> str:
     """Text for one cell of a Markdown table."""
     return " ".join(text.split()).replace("|", "\\|")
+
+
+def escaped(text: str) -> str:
+    """Text whose characters all show as they are."""
+    return re.sub(r"([\\`*<\[\]]|__)", r"\\\1", cell(text))
 
 
 _HOMES = {"mlx-lm": "ml-explore/mlx-lm", "mlx-vlm": "Blaizzy/mlx-vlm"}
@@ -132,8 +146,24 @@ def _faults(registry: Registry) -> list[dict[str, Any]]:
     return [{"name": name, "faults": found} for name, found in sorted(by_class.items())]
 
 
+_NAMED = 12  # families listed by name
+
+
+def _defects(registry: Registry) -> dict[str, Any]:
+    found = defects_upstream(registry, load_expectations())
+    weights = (f"{kind.weight} for {kind.label}" for kind in Severity if kind.weight)
+    return {
+        "title": title_of(releases(found)),
+        "count": len(found),
+        "kinds": by_severity(found),
+        "top": found[:TOP],
+        "rest": by_severity(found[TOP:]),
+        "weights": ", ".join(weights),
+        "most": _NAMED,
+    }
+
+
 if __name__ == "__main__":
-    TARGET.mkdir(exist_ok=True)
     for file, text in pages().items():
         (TARGET / file).write_text(text, encoding="utf-8")
-        print(f"docs/reference/{file}")
+        print(f"docs/{file}")

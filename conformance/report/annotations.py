@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from conformance.report.cascades import Cascade
 from conformance.report.markdown import one_line
-from conformance.report.message import new_verdict, rerun_command
+from conformance.report.message import defect_commands, new_verdict, rerun_command
 from conformance.report.outcome import listed
 
 # Considered instead: pytest-github-actions-annotate-failures, which makes one annotation for each
@@ -48,6 +48,7 @@ def _of_cascade(cascade: Cascade) -> list[str]:
     first, *others = cascade.cases
     sentence = one_line(cascade.sentence)[:_CHARACTERS]
     lines = [sentence, f"{new_verdict(first)}: {first.case}", f"rerun: {rerun_command(first.case)}"]
+    lines += [f"known: {command}" for command in defect_commands(first)]
     if others:
         lines.append(f"and {len(others)} more: {listed([r.case for r in others], _NAMED)}")
     return lines

@@ -6,7 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from conformance.core.plain_text import plain_line
 from conformance.core.verdict import CaseResult, Finding, ScheduleResult, WitnessResult
-from conformance.report.message import UNKNOWN_CAUSE, measures, rerun_command, where
+from conformance.report.message import (
+    UNKNOWN_CAUSE,
+    defect_commands,
+    measures,
+    rerun_command,
+    where,
+)
 from conformance.report.outcome import duration
 
 
@@ -22,6 +28,7 @@ def _head(result: CaseResult) -> Iterator[str]:
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     versions, known = plain_line(versions), plain_line(known)
     yield f"{result.verdict}: {result.case} - {wanted}{known}"
+    yield from (f"  defect:     {plain_line(command)}" for command in defect_commands(result))
     yield from _mended(result)
     yield f"  max diff:   {_nats(result.max_abs_diff)}"
     yield f"  noise:      {_nats(result.noise)}"

@@ -57,6 +57,12 @@ def rerun_command(case: str, *, options: Sequence[str] = ()) -> str:
     return shlex.join(["conformance", "show", *options, case])
 
 
+def defect_commands(result: CaseResult) -> tuple[str, ...]:
+    """The commands that explain the known defects, or refusals, that the result names."""
+    names = result.known.split(", ") if result.known else ()
+    return tuple(shlex.join(["conformance", "show", "defects", name]) for name in names)
+
+
 def worst(result: CaseResult) -> Finding | None:
     """The finding that matters most: the first with the highest severity.
 
@@ -138,10 +144,12 @@ def _cause(result: CaseResult, finding: Finding | None) -> str:
 
 
 def _default_cause(result: CaseResult) -> str:
+    also = "".join(f"; {command}" for command in defect_commands(result))
     if result.verdict.good:
-        return "the defect is fixed, or this case no longer reaches it; remove or narrow the entry"
+        fixed = "the defect is fixed, or this case no longer reaches it; remove or narrow the entry"
+        return fixed + also
     if result.known and worst(result) is None:
-        return "a known defect shows otherwise than its entry says; correct the entry"
+        return f"a known defect shows otherwise than its entry says; correct the entry{also}"
     return UNKNOWN_CAUSE
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -29,6 +30,7 @@ from conformance.report.terminal_matrix import (
     style_of,
 )
 
+_KNOWN = 3  # known defects, those of most cases
 _NAMED = 20  # cases named after "n more"
 
 
@@ -122,6 +124,9 @@ def _totals(outcome: Outcome) -> Text:
         lines.append(line)
     if sentence := behind_known(outcome.results).sentence:
         lines.append(Text(f"  {sentence}"))
+    known = Counter(name for r in outcome.results if r.known for name in r.known.split(", "))
+    if names := [name for name, _ in known.most_common()]:
+        lines.append(Text(f"  known: {listed(names, _KNOWN)}; each: conformance show defects ID"))
     return Text("\n").join(lines)
 
 

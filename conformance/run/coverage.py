@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from conformance.checks.expectations import Expectations
+from conformance.checks.expectations.defects import Ground, known_defects
+from conformance.core.engine import Capability, Engine
 from conformance.core.errors import ModelError
 from conformance.core.inventory import UNKNOWN, About, Account, Inventory
+from conformance.core.known_defect import KnownDefect
 from conformance.core.verdict import CaseResult
 from conformance.run.registry import Registry
 
@@ -55,17 +59,41 @@ def take_inventory(registry: Registry, results: Iterable[CaseResult]) -> Invento
     return Inventory(
         scenarios=tuple(registry.scenarios),
         families=families,
-        applicable={
-            engine.name: {
-                family.name: tuple(s.name for s in registry.scenarios_for(engine, family))
-                for family in registry.families_of(engine)
-            }
-            for engine in engines
-        },
+        applicable=applicable(registry, engines),
         accounts=tuple(
             account(registry, name) for name in dict.fromkeys(e.library for e in engines)
         ),
     )
+
+
+def applicable(
+    registry: Registry, engines: Iterable[type[Engine]]
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    """For each engine its families, each with the scenarios that apply to it."""
+    return {
+        engine.name: {
+            family.name: tuple(s.name for s in registry.scenarios_for(engine, family))
+            for family in registry.families_of(engine)
+        }
+        for engine in engines
+    }
+
+
+def defects_upstream(registry: Registry, known: Expectations) -> tuple[KnownDefect, ...]:
+    """The known defects for readers, counted against all that can be run here."""
+    engines = registry.engines.values()
+    ground = Ground(
+        cases=applicable(registry, engines),
+        # An engine that has its library's name is the generator that the library's server uses.
+        generators=frozenset(
+            engine.name
+            for engine in engines
+            if engine.name == engine.library or Capability.SERVED in engine.capabilities
+        ),
+        summaries={name: found.summary for name, found in registry.scenarios.items()},
+        mends=tuple(registry.mends.values()),
+    )
+    return known_defects(known.defects, ground)
 
 
 def _about(registry: Registry, key: tuple[str, str]) -> About:

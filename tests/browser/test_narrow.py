@@ -7,7 +7,7 @@ from html_looks import UNREADABLE
 from conformance.report.pages.environment import case_href
 
 CASE = "mlx_vlm/llava/staggered/float32/0"
-PAGES = ("index.html", "matrix.html", f"matrix.html#case={CASE}", case_href(CASE))
+PAGES = ("index.html", "defects.html", "matrix.html", f"matrix.html#case={CASE}", case_href(CASE))
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 import itertools
 
+from results_by_hand import LONG
+
 
 def test_the_overview_says_what_it_came_to(page, report, picture):
     page.goto(f"{report}/index.html")
@@ -23,9 +25,11 @@ def test_a_total_leads_to_its_cells(page, report):
     assert page.locator("#status").text_content() == "1 of 7 rows, 1 cases"
 
 
-def test_a_known_defect_leads_to_its_cells(page, report):
+def test_a_known_defect_leads_to_its_words_and_from_there_to_its_cells(page, report):
     page.goto(f"{report}/index.html")
-    page.get_by_role("link", name="mask-of-length").click()
+    page.get_by_role("link", name=LONG).first.click()
+    assert page.url.endswith(f"/defects.html#{LONG}")
+    page.locator("section", has=page.locator(f"#{LONG}")).get_by_role("link", name=LONG).click()
     page.wait_for_selector("html[data-ready]")
     assert page.locator("#status").text_content() == "1 of 7 rows, 1 cases"
 

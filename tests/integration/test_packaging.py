@@ -152,6 +152,13 @@ def test_what_is_installed_finds_its_data_and_itself_as_command_and_as_module(in
     assert "mlx_vlm" in call(installed, "conformance", "show", "engines")
 
 
+def test_what_is_installed_has_the_known_defects_and_their_words(installed):
+    shown = call(installed, "conformance", "show", "defects", "mamba-padded-state")
+    assert "  where:      mlx_lm/models/mamba.py:" in shown
+    assert "  suffers:    mamba answers a prompt differently when" in shown
+    assert "known upstream defects of mlx-lm" in call(installed, "conformance", "show", "defects")
+
+
 def test_what_is_installed_runs_a_case(installed):
     options = ("--family", "llama", "--engine", "mlx_lm", "--scenario", "identical", "--jobs", "1")
     assert "OK: 1 case, all as expected" in call(installed, "conformance", "run", *options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -39,7 +40,7 @@ from conformance.report.pages.material import Material, merged, read_explanation
 from conformance.report.pages.site import write_site
 from conformance.report.servers import compatibility, with_table
 from conformance.report.trials import read_trials
-from conformance.run.coverage import take_inventory
+from conformance.run.coverage import defects_upstream, take_inventory
 from conformance.scenarios import LADDER
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -218,9 +219,8 @@ def command(
         _write_badge(badge_folder, badge(results, label, missing, problems=len(problems)))
     _summarize(outcome, found, to, said=folder is None)
     if folder is not None:
-        ordered = merged([results])
-        material = Material(
-            results=ordered,
+        material = replace(
+            _material(results, expectations, family_files),
             trials=read_trials(power_files),
             mutants=read_mutants(mutant_files),
             before=merged([old]) if old else (),
@@ -228,11 +228,21 @@ def command(
             explanations=outcome.explanations,
             missing=missing,
             problems=problems,
-            scripts=read_scripts(scripts, ordered) if scripts else {},
-            inventory=take_inventory(registry_of(family_files=family_files), ordered),
+            scripts=read_scripts(scripts, results) if scripts else {},
         )
         say(f"{write_site(folder, material)} pages: {folder / 'index.html'}")
     ctx.exit(0 if outcome.ok and not (found and found.regressed) else 1)
+
+
+def _material(
+    results: tuple[CaseResult, ...], folder: Path | None, family_files: tuple[Path, ...]
+) -> Material:
+    """The results, what can be run here, and what is known to be wrong upstream."""
+    registry = registry_of(family_files=family_files)
+    known = load_expectations(folder, registry.expectations)
+    ordered = merged([results])
+    inventory = take_inventory(registry, ordered)
+    return Material(ordered, inventory, defects=defects_upstream(registry, known))
 
 
 def _check_pages(folder: Path | None, *of_pages: object) -> None:

@@ -21,11 +21,13 @@ from conformance.app.cli.options import (
 )
 from conformance.app.cli.printing import say
 from conformance.app.cli.registries import case_of, near, registry_of
-from conformance.app.cli.show_lists import KINDS, lists_of, overview, print_lists
+from conformance.app.cli.show_defects import Wanted, show_defects
+from conformance.app.cli.show_lists import DEFECTS, KINDS, lists_of, overview, print_lists
 from conformance.app.pytest_plugin.setup import make_setup
 from conformance.app.run_settings import Settings, settings_of
 from conformance.core.errors import ConformanceError
 from conformance.core.nearest import did_you_mean
+from conformance.core.severity import Severity
 from conformance.core.verdict import CaseId, CaseResult, encode
 from conformance.report import evidence_text
 from conformance.report.jsonl import read_results
@@ -37,11 +39,27 @@ _KINDS = "|".join(KINDS)
 
 @click.command("show")
 @click.argument("what", required=False, metavar=f"[{_KINDS}|CASE_ID]")
+@click.argument("name", required=False, metavar="[ID]")
 @globs(
     "engine",
     "families: only families of these engines. Each is loaded to show its caches and positions, "
     "the scenarios that apply, and why others do not. coverage: only these engines. May be "
     "repeated.",
+)
+@click.option(
+    "--library",
+    "libraries",
+    multiple=True,
+    metavar="GLOB",
+    help="defects: only those of these libraries. May be repeated.",
+)
+@globs("family", "defects: only those that show in these families. May be repeated.")
+@click.option(
+    "--class",
+    "kinds",
+    type=click.Choice([kind.value for kind in Severity]),
+    multiple=True,
+    help="defects: only those that do this kind of harm. May be repeated.",
 )
 @click.option(
     "--from",
@@ -62,26 +80,40 @@ def command(
     /,
     *,
     what: str | None,
+    name: str | None,
     engines: tuple[str, ...],
+    libraries: tuple[str, ...],
+    families: tuple[str, ...],
+    kinds: tuple[str, ...],
     source: Path | None,
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Show what is installed, or the whole evidence of one case.
+    """Show what is installed, what is known to be wrong upstream, or the evidence of one case.
 
     Without an argument, it counts the installed families, engines, scenarios and plugins. A CASE_ID
     has slashes, such as mlx_lm/llama/ragged/float32/0: just this case is run, in one child process
     with this terminal, so that `breakpoint()` and environment variables work; changes to a library
     belong in a module of `--plugin`. Exit code 1 if the verdict is not the expected one.
 
+    `defects` lists the known upstream defects, those first that reach most and do most harm; with
+    an ID, one in full: what a user suffers, the cause, the script that shows it.
+
     \b
     conformance show families                          each with its engines
     conformance show families --engine mlx_vlm         each loaded: caches, positions
     conformance show coverage --engine mlx_lm          which of its fields schedules set
+    conformance show defects --family llama            what is wrong upstream
+    conformance show defects mamba-padded-state        one of these in full
     conformance show mlx_lm/llama/ragged/float32/0     one case in full
     """  # noqa: D301
     if engines and what not in {"families", COVERAGE}:
         raise ConformanceError("--engine goes with `conformance show families` or `coverage` only")
+    wanted = Wanted(libraries, families, kinds)
+    if (name or wanted) and what != DEFECTS:
+        raise ConformanceError(
+            "an ID, --library, --family and --class go with `conformance show defects` only"
+        )
     if what is not None and "/" in what:
         if source is not None:
             result = recorded(what, source)
@@ -91,13 +123,19 @@ def command(
             result = run_one(what, settings_of({**given, **own}))
         say(encode(result) if as_json else evidence_text(result))
         ctx.exit(0 if result.expected else 1)
-    if source or any(given[name] for name in ("model", "expectations", "no_expectations")):
+    of_cases = ("model", "no_expectations", *(() if what == DEFECTS else ("expectations",)))
+    if source or any(given[option] for option in of_cases):
         raise ConformanceError(
             "--from, --model, --expectations and --no-expectations go with a CASE_ID"
         )
     registry = registry_of(
-        load_plugins(given["plugins"]), family_files=given["family_files"], faults=True
+        load_plugins(given["plugins"]),
+        family_files=given["family_files"],
+        faults=what != DEFECTS,
     )
+    if what == DEFECTS:
+        show_defects(registry, name, wanted, given["expectations"], as_json=as_json)
+        return
     _show_installed(registry, what, engines, as_json=as_json)
 
 

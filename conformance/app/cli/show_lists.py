@@ -22,7 +22,8 @@ from conformance.run.registry import Registry
 
 Lists = dict[str, Any]
 
-KINDS = ("families", "engines", "scenarios", "faults", "plugins", COVERAGE)
+DEFECTS = "defects"
+KINDS = ("families", "engines", "scenarios", "faults", "plugins", COVERAGE, DEFECTS)
 
 _IN_TABLE = {
     "families": ("family", "library", "module", "modalities", "window", "engines"),
@@ -199,6 +200,7 @@ WIDTH = 79
 
 _NEXT = (
     ("conformance show families|engines|scenarios|faults|plugins", "each by name"),
+    ("conformance show defects", "known defects"),
     ("conformance run --family llama", "one family"),
     ("conformance show mlx_lm/llama/ragged/float32/0", "one case in full"),
 )

@@ -29,6 +29,7 @@ from conformance.app.cli.reuse import (
 from conformance.app.pytest_plugin.run_end import STOPPED, about
 from conformance.app.pytest_plugin.setup import Setup, make_setup
 from conformance.app.run_settings import Settings
+from conformance.checks.expectations import Expectations
 from conformance.core.invocation import this_invocation
 from conformance.report import Outcome
 from conformance.report.jsonl import write_results
@@ -36,8 +37,7 @@ from conformance.report.left_out import LeftOut
 from conformance.report.pages.material import Material, merged
 from conformance.report.pages.site import write_site
 from conformance.report.worsening import Base
-from conformance.run.coverage import take_inventory
-from conformance.run.registry import Registry
+from conformance.run.coverage import defects_upstream, take_inventory
 from conformance.run.reuse.planning import Plan
 
 
@@ -183,7 +183,7 @@ class SuiteRun:
             explained = dataclasses.replace(
                 outcome, explanations=shown.explanations, problems=shown.problems
             )
-            _write_report(self.report, explained, setup.registry)
+            _write_report(self.report, explained, setup)
         return shown
 
     def _nothing(self, setup: Setup) -> int:
@@ -196,15 +196,16 @@ class SuiteRun:
         return 0
 
 
-def _write_report(folder: Path, outcome: Outcome, registry: Registry) -> None:
+def _write_report(folder: Path, outcome: Outcome, setup: Setup) -> None:
     found = merged([outcome.results])
-    inventory = take_inventory(registry, found)
+    inventory = take_inventory(setup.registry, found)
     material = Material(
         found,
         inventory,
         explanations=outcome.explanations,
         missing=outcome.missing,
         problems=outcome.problems,
+        defects=defects_upstream(setup.registry, setup.expectations or Expectations()),
     )
     write_site(folder, material)
     say(f"report: {folder / 'index.html'}")

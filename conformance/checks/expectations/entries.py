@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from conformance.checks.expectations.entry_tables import Entry
+from conformance.core.severity import Severity, severity_of
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.scenarios.workloads import is_workload
 
@@ -54,6 +55,11 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
             process.
         in_workloads: it may show in every workload, with any verdict; mended, the workload is
             right. Not for an entry without a mend, which would hide the workload.
+        suffers: what a user suffers, in one sentence that needs no knowledge of the code.
+        severity: the kind of harm, if it is not what the worst verdict means.
+        served: whether the library's own server can meet it. Only written where it cannot although
+            the engine that the server uses shows it.
+            The first of several entries about one defect says these three.
         functions: digests of the upstream functions in which it was diagnosed, and of their files.
         unchanged_in: the installed code, outside of ``versions``, with the same functions.
         changed_in: the installed code with other functions.
@@ -75,6 +81,9 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
     by_time: bool = False
     ends_process: bool = False
     in_workloads: bool = True
+    suffers: str = ""
+    severity: Severity | None = None
+    served: bool = True
     functions: dict[str, str] = msgspec.field(default_factory=dict)
     unchanged_in: str = ""
     changed_in: str = ""
@@ -85,6 +94,12 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if self.families == (family,):
             return self.behind
         return tuple(name for name in self.behind if matches(family, self.hidden_in[name]))
+
+    @property
+    def harm(self) -> Severity:
+        """The kind of harm: the entry's own word, else that of its worst verdict."""
+        scenarios = (*self.verdicts, *self.other_seeds)[: len(self.verdicts) or None]
+        return self.severity or severity_of(v for name in scenarios for v in self.wanted(name))
 
     @property
     def by_hand(self) -> bool:

@@ -118,6 +118,8 @@ def _extra(entry: Defect) -> str:
     found = [name for name in _NOT_OF_FILES if getattr(entry, name)]
     if found:
         return f"field {found[0]!r} is none of a file"
+    if entry.suffers and not entry.suffers.endswith("."):
+        return "field 'suffers' must be a sentence that ends with a full stop"
     twice = sorted(set(entry.other_seeds) & set(entry.verdicts))
     return f"field 'other_seeds': {twice[0]!r} is in 'verdicts', for all seeds" if twice else ""
 

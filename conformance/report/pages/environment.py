@@ -15,6 +15,9 @@ from conformance.core.verdict import Verdict
 from conformance.report.matrix import GLYPHS, mark
 from conformance.report.outcome import duration
 
+DEFECTS = "defects.html"
+"""The page of the known defects, which other pages link to."""
+
 
 @dataclass(frozen=True)
 class Page:
@@ -48,10 +51,16 @@ def make_environment() -> jinja2.Environment:
 
 @dataclass(frozen=True)
 class Renderer:
-    """Renders the pages of one report; ``pages`` is its navigation."""
+    """Renders the pages of one report.
+
+    Attributes:
+        pages: its navigation.
+        defects: for each entry about a known defect of the report, the id of the defect.
+    """
 
     pages: tuple[Page, ...] = ()
     environment: jinja2.Environment = field(default_factory=make_environment)
+    defects: Mapping[str, str] = field(default_factory=dict)
 
     def page(self, template: str, here: str, **context: Any) -> str:
         """The text of one page.
@@ -61,7 +70,19 @@ class Renderer:
             context: the template's own variables.
         """
         made = self.environment.get_template(template)
-        return made.render(here=here, root="../" * here.count("/"), pages=self.pages, **context)
+        return made.render(
+            here=here,
+            root="../" * here.count("/"),
+            pages=self.pages,
+            defect_link=self.defect_link,
+            **context,
+        )
+
+    def defect_link(self, entry: str) -> str:
+        """The address of a known defect, relative to the report's folder; else of its cases."""
+        if entry in self.defects:
+            return f"{DEFECTS}#{self.defects[entry]}"
+        return matrix_link(q=entry)
 
 
 def _finalized(value: Any) -> Any:

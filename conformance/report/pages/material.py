@@ -9,6 +9,7 @@ from pathlib import Path
 
 from conformance.core.errors import ReportError
 from conformance.core.inventory import Inventory
+from conformance.core.known_defect import KnownDefect
 from conformance.core.user_files import read_text
 from conformance.core.verdict import CaseResult
 from conformance.report.cascades import Cascade, cascades
@@ -16,6 +17,7 @@ from conformance.report.cost_table import CostTable, cost_table
 from conformance.report.explanation import Explanation
 from conformance.report.jsonl import read_records
 from conformance.report.mutants import MutantResult
+from conformance.report.pages.defects_page import Shown, defects_shown
 from conformance.report.pages.environment import case_slug
 from conformance.report.servers import Compatibility, compatibility
 from conformance.report.trials import Trial
@@ -39,6 +41,7 @@ class Material:
         scripts: scripts by case id, each showing the defect without this project.
         missing: how many planned cases have no result.
         problems: sentences about problems outside of cases.
+        defects: all known upstream defects, in their order.
     """
 
     results: tuple[CaseResult, ...]
@@ -51,11 +54,17 @@ class Material:
     scripts: Mapping[str, str] = field(default_factory=dict)
     missing: int = 0
     problems: tuple[str, ...] = ()
+    defects: tuple[KnownDefect, ...] = ()
 
     @functools.cached_property
     def cascades(self) -> tuple[Cascade, ...]:
         """The unexpected cases by their causes, the most important first."""
         return cascades(self.results, self.inventory.scenarios, self.explanations)
+
+    @functools.cached_property
+    def defects_shown(self) -> tuple[Shown, ...]:
+        """The known defects that a result names."""
+        return defects_shown(self.defects, self.results)
 
     @functools.cached_property
     def costs(self) -> CostTable | None:

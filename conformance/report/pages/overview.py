@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from conformance.core.inventory import Inventory
 from conformance.core.invocation import Invocation
+from conformance.core.known_defect import TOP
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.comparison import versions_of
 from conformance.report.left_out import behind_known
@@ -16,7 +17,7 @@ from conformance.report.matrix import Cell, Matrix, Row, matrices
 from conformance.report.message import new_verdict
 from conformance.report.outcome import count, tallies
 from conformance.report.pages import comparison_page
-from conformance.report.pages.environment import MEANINGS, Renderer
+from conformance.report.pages.environment import DEFECTS, MEANINGS, Renderer
 from conformance.report.pages.material import Material
 from conformance.report.trials import LEAST, Outcome, Separation, Trial, separations
 
@@ -76,6 +77,9 @@ def render_overview(material: Material, renderer: Renderer) -> str:
         accounts=inventory.accounts,
         power=power(material.trials),
         known=known(results),
+        defects=material.defects_shown,
+        defects_page=DEFECTS,
+        top=TOP,
         behind=behind_known(results).sentence,
         versions=list(versions_of(results).items()),
         seconds=sum(result.seconds for result in results),

@@ -12,6 +12,7 @@ from conformance.report.cascades import by_case
 from conformance.report.explanation import encode
 from conformance.report.pages import (
     comparison_page,
+    defects_page,
     matrix_page,
     mutants_page,
     overview,
@@ -56,7 +57,8 @@ def _write(folder: Path, material: Material) -> int:
 def _files(material: Material) -> Iterator[tuple[str, str]]:
     """Each file's name and text."""
     there = _pages(material)
-    renderer = Renderer(tuple(page for page, _ in there))
+    anchors = {e: one.defect.id for one in material.defects_shown for e in one.defect.entries}
+    renderer = Renderer(tuple(page for page, _ in there), defects=anchors)
     for page, render in there:
         yield page.href, render(renderer)
     causes = by_case(material.cascades)
@@ -95,6 +97,12 @@ def _pages(given: Material) -> list[tuple[Page, Callable[[Renderer], str]]]:
             "Matrix",
             True,
             lambda to: matrix_page.render_matrix(results, given.inventory, to),
+        ),
+        (
+            defects_page.HERE,
+            "Defects",
+            given.defects_shown,
+            lambda to: defects_page.render_defects(given.defects_shown, to),
         ),
         (
             COSTS,

@@ -57,7 +57,7 @@ def test_a_misspelt_case_brings_a_suggestion(conformance):
 def test_what_is_no_case_id(conformance):
     done = conformance("show", "broken")
     assert done.code == 2
-    assert "show broken: name families, engines, scenarios, faults, plugins, or" in done.err
+    assert "show broken: name families, engines, scenarios, faults, plugins, " in done.err
     done = conformance("show", "toy/broken")
     assert done.code == 2
     assert "'toy/broken' is not a case id" in done.err

@@ -62,7 +62,7 @@ def test_only_families_are_listed_by_engine(conformance):
     [
         (
             ("wishes",),
-            "show wishes: name families, engines, scenarios, faults, plugins, coverage, or",
+            "show wishes: name families, engines, scenarios, faults, plugins, coverage, defects",
         ),
         (("--json",), "--json: name what to show"),
         (("families", "--no-expectations"), "go with a CASE_ID"),

@@ -63,3 +63,11 @@ def test_a_name_cannot_give_a_command_of_its_own(result, finding):
 
 def test_nothing_wrong_nothing_reported(result):
     assert of([result()]) == ()
+
+
+def test_a_known_defect_has_the_command_that_explains_it(result, finding):
+    case = ("a/x/ragged/d/0", Verdict.CRASH)
+    known = result(*case, known="lost-state, behind", evidence=(finding(Verdict.CRASH),))
+    (one,) = of([known])
+    assert "%0Aknown: conformance show defects lost-state%0Aknown: " in one
+    assert one.endswith("%0Aknown: conformance show defects behind")

@@ -64,3 +64,13 @@ def test_which_schedules_showed_which_witness(result):
         "  a join      MISSING",
     ]
     assert "witnesses" not in evidence_text(result())
+
+
+def test_each_known_defect_has_the_command_that_explains_it(result):
+    known = result(verdict=Verdict.DRIFT, expected=True, known="rotating, late")
+    lines = evidence_text(known).splitlines()
+    assert lines[1:3] == [
+        "  defect:     conformance show defects rotating",
+        "  defect:     conformance show defects late",
+    ]
+    assert "defect:" not in evidence_text(result())

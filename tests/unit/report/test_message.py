@@ -3,7 +3,7 @@
 import re
 
 from conformance.core.verdict import Verdict
-from conformance.report.message import failure_message, rerun_command
+from conformance.report.message import failure_message, message_parts, rerun_command
 
 
 def parts(message):
@@ -85,3 +85,12 @@ def test_further_lines_of_a_text_stay_under_the_first(result, finding):
 def test_the_rerun_has_the_options_of_the_run_quoted():
     command = rerun_command("e/f/s/d/0", options=("--family-file", "my model.json"))
     assert command == "conformance show --family-file 'my model.json' e/f/s/d/0"
+
+
+def test_an_entry_that_does_not_fit_is_explained_by_a_command(result):
+    fixed = dict(message_parts(result(expected=False, known="x, y")))
+    assert fixed["cause"].endswith(
+        "remove or narrow the entry; conformance show defects x; conformance show defects y"
+    )
+    other = dict(message_parts(result(verdict=Verdict.NAN, expected=False, known="x")))
+    assert other["cause"].endswith("correct the entry; conformance show defects x")

@@ -129,3 +129,13 @@ def test_brief_leaves_failures_problems_and_the_last_line(result):
     assert "\n\nnovel is uncovered\n\nFAILED: " in text
     assert "totals" not in text
     assert "slowest" not in text
+
+
+def test_known_defects_are_named_those_of_most_cases_first(result):
+    cases = [
+        result(f"e/f/ragged/d/{seed}", Verdict.DRIFT, known=known)
+        for seed, known in enumerate(("a", "b, a", "c", "d, a", "b"))
+    ]
+    text = text_of(*cases)
+    assert "  known: a, b, c and 1 more; each: conformance show defects ID\n" in text
+    assert "show defects" not in text_of(result())

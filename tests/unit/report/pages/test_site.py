@@ -59,7 +59,14 @@ def everything(tmp_path):
 
 def test_every_page_is_there_and_says_of_what(everything):
     pages = sorted(path.name for path in everything.glob("*.html"))
-    assert pages == ["comparison.html", "faults.html", "index.html", "matrix.html", "trend.html"]
+    assert pages == [
+        "comparison.html",
+        "defects.html",
+        "faults.html",
+        "index.html",
+        "matrix.html",
+        "trend.html",
+    ]
     assert len(list((everything / "cases").iterdir())) == 4
     about = json.loads((everything / "report.json").read_text())
     assert (about["cases"], about["unexpected"]) == (28, 2)
