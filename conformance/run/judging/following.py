@@ -55,7 +55,7 @@ def followed(subject: Subject, engine: type[Engine], schedule: Schedule, trace: 
         floor=lambda name: oracle.floor_envelope(want[name], options),
         envelope=functools.partial(noise, runs=PERTURBED_RUNS),
         wider=wider,
-        full_logprobs=Capability.LOGPROBS in engine.capabilities,
+        full_logprobs=Capability.LOGPROBS in engine.capabilities and options.drafting is None,
         staged=Capability.STAGES in engine.capabilities,
         engine=engine.name,
     )
