@@ -47,8 +47,7 @@ class FamilySeconds:
         """
         parts = self.recorded.get(group)
         if isinstance(parts, Mapping) and scenario in parts:
-            found: float = parts[scenario]
-            return found
+            return float(parts[scenario])
         return self._usual.get(scenario, self.of(group) ** 0.5)
 
     @functools.cached_property
