@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -47,9 +48,8 @@ class FamilySeconds:
         """
         parts = self.recorded.get(group)
         if isinstance(parts, Mapping) and scenario in parts:
-            found: float = parts[scenario]
-            return found
-        return self._usual.get(scenario, self.of(group) ** 0.5)
+            return float(parts[scenario])
+        return self._usual.get(scenario, math.sqrt(self.of(group)))
 
     @functools.cached_property
     def _totals(self) -> dict[str, float]:
