@@ -38,7 +38,7 @@ class FamilySeconds:
 
     def of(self, group: str) -> float:
         """The seconds of a group; without a record, as for a new family, the median."""
-        return self._totals.get(group, self._median)
+        return float(self._totals.get(group, self._median))
 
     def of_case(self, group: str, scenario: str) -> float:
         """The seconds of one scenario of a group; without a record, as in other groups.
@@ -49,7 +49,7 @@ class FamilySeconds:
         parts = self.recorded.get(group)
         if isinstance(parts, Mapping) and scenario in parts:
             return float(parts[scenario])
-        return self._usual.get(scenario, math.sqrt(self.of(group)))
+        return float(self._usual.get(scenario, math.sqrt(self.of(group))))
 
     @functools.cached_property
     def _totals(self) -> dict[str, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace as replace_witness
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -65,8 +66,8 @@ def _showing(brief: Brief, choices: Choices, kind: str) -> Dress:
         if number % 3 == 2 and not twins and not brief.required:
             return request
         content = place - 2 if place > _MIRRORED else 0
-        marks = {"twin": place == 1, "mirrored": place == _MIRRORED}
-        media = [Media(kind, sizes[0], content, **marks)]
+        twin, mirrored = place == 1, place == _MIRRORED
+        media = [Media(kind, sizes[0], content, twin=twin, mirrored=mirrored)]
         if not twins:
             several = 1 if kind in brief.single or brief.required else choices.integer(1, 2)
             count = _SEVERAL if several > 1 and number > 3 else several
@@ -97,7 +98,7 @@ def _kept(brief: Brief, kind: str) -> Schedule:
     size = brief.sizes[kind][0]
     tenants = _TENANTS if Capability.TENANTS in brief.capabilities else ("",) * len(_TENANTS)
 
-    def shows(name: str, limit: int, content: int = 0, tenant: int = 0, **marks: bool) -> Request:
+    def shows(name: str, limit: int, content: int = 0, tenant: int = 0, **marks: Any) -> Request:
         request = Request(name, (), limit, tenant=tenants[tenant])
         return _of(brief, request, [Media(kind, size, content, **marks)], 3)
 
