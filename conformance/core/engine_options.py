@@ -76,8 +76,9 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     the defaults must take effect.
 
     With ``busy``, a server runs a long request of its own while others arrive. ``words`` are the
-    texts of token ids in its tokenizer, instead of the usual texts. With ``counted``, the server's
-    process records the calls of its model.
+    texts of token ids in its tokenizer, instead of the usual texts; with ``pieces``, the kind of
+    tokenizer, they are its pieces, such as single bytes. With ``counted``, the server's process
+    records the calls of its model.
     """
 
     prefill_step_size: int = 2048
@@ -92,4 +93,5 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     stop: tuple[tuple[int, ...], ...] = ()
     busy: bool = False
     words: tuple[tuple[str, int], ...] = ()
+    pieces: str = ""
     counted: bool = False

@@ -48,6 +48,7 @@ from conformance.scenarios.served_clients import (
     slots_again,
 )
 from conformance.scenarios.served_features import FEATURES
+from conformance.scenarios.served_text import SERVED_TEXT
 from conformance.scenarios.served_traffic import SERVED_TRAFFIC
 
 _SERVED = frozenset({Capability.SERVED})
@@ -235,6 +236,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         (Witness("sampled requests beside plain ones", _sampled_beside_plain),),
     ),
     SERVED_TRAFFIC,
+    SERVED_TEXT,
     Scenario(
         "served_media",
         370,
