@@ -27,6 +27,7 @@ _ROWS = 5
 _LIMIT = 32  # tokens, of which the last few may be left out to cut a character
 _WORDS = 24  # different tokens of prompts
 _VARIANTS = 60
+_STOPPED = 2  # at least so many answers end by a stop string
 _DIFFERENT = 0.6  # of the tokens of an answer; a loop spells little
 _CUT = "�"
 _NEVER = "QQQ"
@@ -107,10 +108,16 @@ def _limited(rows: Sequence[Spelled]) -> Iterator[Request]:
 
 
 def _stopping(rows: Sequence[Spelled]) -> Iterator[Request]:
-    """Stop strings that begin and end within tokens, alone and among others; one that never comes."""
-    for at, row in enumerate(rows[:-1]):
-        stop, count = _stop(row)
-        sequence = row.tokens[count - 2 : count]
+    """Stop strings that are not made of tokens, alone and among others; one that never comes.
+
+    Raises:
+        Unsupported: hardly an answer has a place for one.
+    """
+    found = [(row, *place) for row in rows[:-1] if (place := _stop(row)) is not None]
+    if len(found) < _STOPPED:
+        raise Unsupported(f"{len(found)} answers have a place for a stop string: not supported")
+    for at, (row, stop, count) in enumerate(found):
+        sequence = row.tokens[count - 1 : count]
         strings = [stop] if at == 0 else [_NEVER, stop, f"{stop}{_NEVER}"]
         asked = Asked(streamed=at % 3 != 1, fields={"stop": strings})
         yield replace(row.request, stop=(sequence,), asked=asked)
@@ -118,22 +125,21 @@ def _stopping(rows: Sequence[Spelled]) -> Iterator[Request]:
     yield replace(rows[-1].request, asked=asked)
 
 
-def _stop(row: Spelled) -> tuple[str, int]:
-    """A string that no token begins and none ends, and the number of tokens until it is said.
-
-    Raises:
-        Unsupported: there is none.
-    """
-    for count in range(6, _LIMIT):
+def _stop(row: Spelled) -> tuple[str, int] | None:
+    """A string that is not made of whole tokens, and the number of tokens until it is said."""
+    for count in range(3, _LIMIT):
         begun, said = row.text(count - 2), row.text(count)
+        if row.tokens[count - 1] in row.tokens[: count - 1]:
+            continue
+        if said[-1] in {_CUT, " "}:  # a server cannot know yet what it will be
+            continue
         for end in range(len(said), len(begun) + 1, -1):
             stop = said[max(0, len(begun.rstrip(_CUT)) - 1) : end]
             new = stop.strip() and _CUT not in stop and stop not in row.text(count - 1)
-            tail = row.tokens[count - 2 : count]
-            first = next(n for n in range(2, _LIMIT) if row.tokens[n - 2 : n] == tail)
-            if new and first == count and not _aligned(row, stop, count):
+            # Some servers leave blanks out at the end of an answer.
+            if new and said.partition(stop)[0][-1:].strip() and not _aligned(row, stop, count):
                 return stop, count
-    raise Unsupported("an answer has no place for a stop string: not supported")
+    return None
 
 
 def _aligned(row: Spelled, stop: str, count: int) -> bool:
@@ -164,7 +170,7 @@ def _ending(rows: Sequence[Spelled], ends: tuple[tuple[int], ...]) -> Iterator[R
 
 def _several(trace: Trace) -> bool:
     """Whether several answers were on their way at once."""
-    return any(len(step.in_stage(Stage.DECODE)) >= _ROWS - 1 for step in trace.steps)
+    return any(len(step.in_stage(Stage.DECODE)) >= _STOPPED for step in trace.steps)
 
 
 def _cut_at_limit(trace: Trace) -> bool:
