@@ -380,7 +380,8 @@ class ServedEngine(Engine):
         if self.ended():
             raise ServerFailedError(f"request {came.name!r}: {came.error}{self._because()}")
         self._stages[came.name] = Stage.FINISHED
-        why = self._because() if came.error.startswith("HTTP") else ""
+        own = "" if came.error.startswith("HTTP") else self.complaint()
+        why = f" ({own})" if own else self._because() if came.error.startswith("HTTP") else ""
         if came.on_its_way:
             self._look.broken.append(came)
         said = f"{came.error}{why} for {came.name!r}"

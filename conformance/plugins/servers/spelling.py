@@ -69,9 +69,7 @@ def write_pieces(folder: Path, kind: str, pieces: Sequence[tuple[str, int]]) -> 
         )
         plain = decoders.ByteLevel()
         # Libraries know the decoder by its form, and decode by themselves where they know it.
-        tokenizer.decoder = (
-            decoders.Sequence([plain]) if kind == PieceKind.LIBRARY else plain
-        )
+        tokenizer.decoder = decoders.Sequence([plain]) if kind == PieceKind.LIBRARY else plain
     special = [t for t in before["added_tokens"] if t["special"] and t["id"] not in own]
     tokenizer.add_special_tokens(
         [AddedToken(t["content"], special=True, normalized=False) for t in special]

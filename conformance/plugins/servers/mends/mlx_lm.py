@@ -222,7 +222,9 @@ def stops_are_found_in_the_text(hits: Hits) -> Patch:
     return wrap(server.ResponseGenerator, "generate", generate)
 
 
-def _until(context: Any, pieces: Iterator[Any], stops: tuple[str, ...], hits: Hits) -> Iterator[Any]:
+def _until(
+    context: Any, pieces: Iterator[Any], stops: tuple[str, ...], hits: Hits
+) -> Iterator[Any]:
     """The pieces up to a stop string, whose end goes to the piece before: the last has no text."""
     said, held = "", None
     for piece in pieces:

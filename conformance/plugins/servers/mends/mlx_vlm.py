@@ -292,9 +292,7 @@ def _until(tokens: Any, stops: list[list[int]], words: Sequence[str]) -> Iterato
                 count = len(stop)
                 yield dataclasses.replace(piece, text="", finish_reason="stop", token_count=count)
                 return
-        while held and (
-            piece.finish_reason or sum(len(one.text) for one in held[1:]) >= longest
-        ):
+        while held and (piece.finish_reason or sum(len(one.text) for one in held[1:]) >= longest):
             yield held.pop(0)
     yield from held
 
