@@ -34,6 +34,7 @@ BEHAVIOURS: tuple[Behaviour, ...] = (
     Behaviour("each request's own options, without seeds", "served_traffic", ("options",)),
     Behaviour("several stop strings and end tokens", "served_traffic", ("ends",)),
     Behaviour("top_logprobs of streams", "served_traffic", ("logprobs",)),
+    Behaviour("64 equal requests draw by their probabilities", "served_draws"),
     Behaviour("characters of several tokens, of bytes", "served_text", ("byte_level",)),
     Behaviour("the same as in SentencePiece", "served_text", ("byte_fallback",)),
     Behaviour("the same by the tokenizer itself", "served_text", ("library",)),

@@ -47,6 +47,7 @@ from conformance.scenarios.served_clients import (
     reused,
     slots_again,
 )
+from conformance.scenarios.served_draws import SERVED_DRAWS
 from conformance.scenarios.served_features import FEATURES
 from conformance.scenarios.served_text import SERVED_TEXT
 from conformance.scenarios.served_traffic import SERVED_TRAFFIC
@@ -236,6 +237,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         (Witness("sampled requests beside plain ones", _sampled_beside_plain),),
     ),
     SERVED_TRAFFIC,
+    SERVED_DRAWS,
     SERVED_TEXT,
     Scenario(
         "served_media",

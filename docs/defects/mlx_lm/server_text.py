@@ -29,7 +29,7 @@ TOKENIZER = SimpleNamespace(
 
 def goes_on():
     matcher = make_stop_sequences(TOKENIZER, [STOP]).matcher()
-    ended = any([matcher.advance(token) for token in (1, 2, 3)])
+    ended = [matcher.advance(token) for token in (1, 2, 3)].count(True) > 0
     machine = make_text_state_machine(TOKENIZER, [STOP])
     state, text = machine.make_state("normal"), ""
     for token in (1, 2, 3):
