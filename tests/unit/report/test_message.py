@@ -85,3 +85,19 @@ def test_further_lines_of_a_text_stay_under_the_first(result, finding):
 def test_the_rerun_has_the_options_of_the_run_quoted():
     command = rerun_command("e/f/s/d/0", options=("--family-file", "my model.json"))
     assert command == "conformance show --family-file 'my model.json' e/f/s/d/0"
+
+
+def test_a_wrong_token_comes_before_what_may_follow_from_it(result, finding):
+    evidence = (
+        finding(Verdict.PROTOCOL, check="claims", what="usage"),
+        finding(Verdict.DIVERGED, check="free", what="word 4 is 'cold', alone it is 'hand'"),
+    )
+    head, reported = parts(failure_message(result(verdict=Verdict.PROTOCOL, evidence=evidence)))
+    assert head == "diverged: mlx_lm/llama/ragged/float32/0"
+    assert reported["what"] == "word 4 is 'cold', alone it is 'hand' (and 1 more finding)"
+    elsewhere = (evidence[0], finding(Verdict.DIVERGED, check="free", schedule="another"))
+    _, reported = parts(failure_message(result(verdict=Verdict.PROTOCOL, evidence=elsewhere)))
+    assert reported["what"] == "usage (and 1 more finding)"
+    worse = (*evidence, finding(Verdict.HANG, check="failure", what="hangs"))
+    _, reported = parts(failure_message(result(verdict=Verdict.HANG, evidence=worse)))
+    assert reported["what"] == "hangs (and 2 more findings)"
