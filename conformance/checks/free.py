@@ -49,12 +49,15 @@ def _first_difference(play: Play, trace: Trace, name: str) -> Finding | None:
         same = row[mine] == row[want.tokens[step]]
         full = numerics.FACTOR * float(noise.full[step])
         near = (moved or bool(same)) and bool(drawable(request.sampler, row, full, step)[mine])
+    said = [play.word(token) for token in (mine, want.tokens[step])]
+    what = f"output token {step} is {mine}, the single stream has {want.tokens[step]}"
+    if all(said):
+        what = f"word {step} is {said[0]!r}, alone it is {said[1]!r}"
     tie = near and (found[0].within_noise if found else not play.full_logprobs)
     return Finding(
         Verdict.TIE if tie else Verdict.DIVERGED,
         "free",
-        f"output token {step} is {got.tokens[step]}, the single stream has {want.tokens[step]} "
-        f"with a margin of {margin:.3g} nats",
+        f"{what} with a margin of {margin:.3g} nats",
         schedule=play.schedule.name,
         mode=trace.mode,
         request_id=name,

@@ -42,6 +42,7 @@ class Play:
         drafted_alone: for a request of a trace, the rounds of runs of its own in which as many
             tokens of each draft are accepted: the plain run and, if the drafter proposes otherwise
             there, perturbed runs. Runs the model.
+        word: the text of a token; empty if it has none that a user would know.
         policy: for a batch of one with quantized caches, the logprobs of the library's own single
             stream at the oracle's tokens, or its failure; see ``Library.policy_stream``.
     """
@@ -62,6 +63,7 @@ class Play:
     plain: Trace | None = None
     alone: float | None = None
     drafted_alone: Callable[[Trace, str], tuple[tuple[Round, ...], ...]] = lambda *_: ()
+    word: Callable[[int], str] = lambda _: ""
 
     def row(self, trace: Trace, request_id: str, step: int) -> int | None:
         """The batch row that the request's output token ``step`` came from, where known."""

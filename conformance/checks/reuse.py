@@ -44,16 +44,22 @@ def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
         )
         most = max(shared, default=0)
         if count > most:
+            right = trace.stream(name).tokens == play.want[name].tokens
             yield Finding(
                 Verdict.PROTOCOL,
                 "reuse",
-                "reused more of a prompt than any other request of its tenant begins with",
+                "counts more of a prompt as reused than any other request of its tenant begins "
+                "with; its tokens are right"
+                if right
+                else "reused more of a prompt than any other request of its tenant begins with",
                 schedule=play.schedule.name,
                 mode=trace.mode,
                 request_id=name,
                 expected=f"at most {most} tokens",
                 got=f"{count} tokens",
-                cause="kept prefixes are found by less than they depend on",
+                cause="the count is wrong, not the prefix"
+                if right
+                else "kept prefixes are found by less than they depend on",
             )
 
 

@@ -78,9 +78,10 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     the defaults must take effect.
 
     With ``busy``, a server runs a long request of its own while others arrive. ``words`` are the
-    texts of token ids in its tokenizer, instead of the usual texts. With ``counted``, the server's
-    process records the calls of its model. ``adapter`` is the number of the adapter with which a
-    server starts, ``draft_model`` that of the other model which drafts for it; 0 is none.
+    texts of token ids in its tokenizer, instead of the usual texts; with ``pieces``, the kind of
+    tokenizer, they are its pieces, such as single bytes. With ``counted``, the server's process
+    records the calls of its model. ``adapter`` is the number of the adapter with which a server
+    starts, ``draft_model`` that of the other model which drafts for it; 0 is none.
     """
 
     prefill_step_size: int = 2048
@@ -95,6 +96,7 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     stop: tuple[tuple[int, ...], ...] = ()
     busy: bool = False
     words: tuple[tuple[str, int], ...] = ()
+    pieces: str = ""
     counted: bool = False
     adapter: int = 0
     draft_model: int = 0

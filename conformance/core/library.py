@@ -275,6 +275,10 @@ class Library(ABC):
         """Whether the library's chat template puts a prompt's media after its text."""
         return False
 
+    def word(self, model: Any, token: int) -> str:  # noqa: ARG002
+        """The text of a token, if tokens have texts that a user knows; else empty."""
+        return ""
+
     @abstractmethod
     def churn(self) -> None:
         """Fill the allocator's free memory, so that reads of uninitialized memory show."""

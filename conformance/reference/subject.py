@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from conformance.core.engine import Capability, Engine
+from conformance.core.engine_options import EngineOptions
 from conformance.core.family import Family
 from conformance.core.forward_calls import ForwardCall
 from conformance.core.library import Library
 from conformance.core.origin import Origin, Other
 from conformance.core.phases import Phases
 from conformance.core.remote_code import sealed
+from conformance.core.schedule import Request
 from conformance.reference.family_store import FamilyStore
 from conformance.reference.oracle import STATELESS_STEPS, Oracle
 from conformance.reference.oracle_file import OracleFile
@@ -78,9 +80,13 @@ class Subject:
         def other(number: int) -> Other:
             made = cls.load(library, family, dtype=dtype, seed=number, phases=phases)
             assert made.origin is not None
-            return Other(made.origin.write, lambda r, o: made.oracle.solo(r, o, None).tokens)
+            assert made.origin.alone is not None
+            return Other(made.origin.write, made.origin.alone)
 
-        origin = Origin(model, family, dtype, seed, write, functools.cache(other), meter)
+        def alone(request: Request, options: EngineOptions) -> tuple[int, ...]:
+            return oracle.solo(request, options, None).tokens
+
+        origin = Origin(model, family, dtype, seed, write, functools.cache(other), meter, alone)
         return cls(family, library, model, meter, oracle, phases, file=file, origin=origin)
 
     def model_for(self, engine: type[Engine]) -> Any:

@@ -16,6 +16,9 @@ DIAGNOSIS = "diagnosis"
 NEEDS = "needs"
 """The check name of the finding that says what a workload needs to fail."""
 
+_DERIVED = ("claims", "protocol")
+"""The check names of findings that may follow from a wrong token: of counts, texts and ends."""
+
 ASIDE = (RULE, DIAGNOSIS, NEEDS)
 """The check names of findings that say nothing about the run itself."""
 
@@ -31,7 +34,9 @@ def failure_message(result: CaseResult, *, options: Sequence[str] = (), rerun: s
         rerun: the command, if it is not ``conformance show``.
     """
     verdict = new_verdict(result)
-    beside = f" (beside the known {result.verdict})" if verdict is not result.verdict else ""
+    others = [f for f in result.evidence if f.verdict is result.verdict]
+    known = verdict is not result.verdict and all(finding.known for finding in others)
+    beside = f" (beside the known {result.verdict})" if known else ""
     lines = [f"{verdict}: {result.case}{beside}"]
     parts = message_parts(result, options=options, rerun=rerun)
     lines += [f"  {label + ':':<10}{_indented(text)}" for label, text in parts]
@@ -71,7 +76,16 @@ def worst(result: CaseResult) -> Finding | None:
     seen = [finding for finding in result.evidence if finding.check not in ASIDE]
     if not result.expected and not result.verdict.good:
         seen = [finding for finding in seen if not finding.known and not finding.verdict.good]
-    return max(seen, key=lambda item: item.verdict.severity, default=None)
+    most = max(seen, key=lambda item: item.verdict.severity, default=None)
+    if most is not None and most.check in _DERIVED:
+        return next((item for item in seen if _wrong_token(item, most)), most)
+    return most
+
+
+def _wrong_token(finding: Finding, derived: Finding) -> bool:
+    """Whether it is a wrong token from which the other finding may follow."""
+    same = finding.schedule == derived.schedule
+    return same and finding.check == "free" and finding.verdict is Verdict.DIVERGED
 
 
 def new_verdict(result: CaseResult) -> Verdict:

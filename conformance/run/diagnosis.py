@@ -3,7 +3,7 @@
 Such an engine (``Engine.opinion``) keeps each row in its own caches. If the same model is right
 there, the library's engine or its caches are wrong; if not, the model is, unless equal rows in one
 pass are wrong, too: then the number of rows decides. If the pass without a cache agrees with the
-engine, the single stream is wrong.
+engine, the single stream is wrong. A server's requests are given to its library's own engine.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 
 from conformance.core.schedule import Schedule
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
+from conformance.run.behind_server import behind_server
 from conformance.run.judging.judge import brief_for
 from conformance.run.odd_one_out import by_number_of_rows, odd_one_out
 from conformance.run.session import Session
@@ -33,6 +34,11 @@ def diagnose(session: Session, case: CaseId, result: CaseResult) -> CaseResult:
     others = {name: session.run(_for(case, name)) for name in opinions(session, case)}
     verdicts = {name: other.verdict for name, other in others.items()}
     text = conclusion(verdicts)
+    registry = session.registry
+    own = registry.engines.get(registry.engines[case.engine].library)
+    if registry.scenarios[case.scenario].served and own is not None:
+        schedules = _schedules(session, case)
+        text = behind_server(session.subject(case), own, schedules, result) or text
     if others:
         subject, schedules = session.subject(case), _schedules(session, case)
         text = odd_one_out(subject, schedules, result, others) or text

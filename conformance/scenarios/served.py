@@ -47,9 +47,11 @@ from conformance.scenarios.served_clients import (
     reused,
     slots_again,
 )
+from conformance.scenarios.served_draws import SERVED_DRAWS
 from conformance.scenarios.served_features import FEATURES
 from conformance.scenarios.served_leaves import leaves
 from conformance.scenarios.served_options import SERVED_OPTIONS
+from conformance.scenarios.served_text import SERVED_TEXT
 from conformance.scenarios.served_traffic import SERVED_TRAFFIC
 
 _SERVED = frozenset({Capability.SERVED})
@@ -239,6 +241,8 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         (Witness("sampled requests beside plain ones", _sampled_beside_plain),),
     ),
     SERVED_TRAFFIC,
+    SERVED_DRAWS,
+    SERVED_TEXT,
     Scenario(
         "served_media",
         370,

@@ -13,7 +13,9 @@ import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-WORDS = [f"w{i}" for i in range(50)]
+WORDS = [f"w{i}" for i in range(40)]
+# Characters of two to four bytes, emoji with joiners, letters with combining marks.
+WORDS += ["né", "e\u0301t", "雪", "한국", "क्षि", "שׁל", "👍🏽", "👩‍👩‍👧", "🇩🇪", "𝔘𐍈"]
 END = object()
 JSON = ['{"a":', "1}"]
 
@@ -548,6 +550,20 @@ class SaysInFlight(Served):
 
     def metrics(self):
         return {"summary": {"in_flight": 1}}
+
+
+class CutsCharacters(Served):
+    """In a stream, a character of several bytes is decoded byte by byte."""
+
+    def streamed(self, row, write):
+        def cut(chunk):
+            for choice in chunk["choices"]:
+                if content := choice.get("delta", {}).get("content"):
+                    said = "".join(bytes([b]).decode(errors="replace") for b in content.encode())
+                    choice["delta"]["content"] = said
+            write(chunk)
+
+        super().streamed(row, cut)
 
 
 class LosesSlots(Served):

@@ -107,6 +107,12 @@ def same_text(streamed: Answer, again: Came) -> Iterator[Claim]:
     yield Claim("the text of a stream", repr(_apart(many, one)), found, holds)
 
 
+def right_text(said: str, right: Sequence[str]) -> Claim:
+    """Claim that an answer has one of the texts that its tokens may have."""
+    found = repr(_apart(right[0], said))
+    return Claim("the text of an answer", repr(_apart(said, right[0])), found, said in right)
+
+
 def no_exception(said: str) -> Claim:
     """Claim that a server's log has no exception after valid requests."""
     return Claim("exceptions in the server's log", said or "none", "none", holds=not said)
@@ -145,12 +151,18 @@ def about_work(
         yield Claim("tokens made for a client that had left", str(made), "few", holds)
 
 
-def about_logprobs(request: Request, answer: Answer) -> Iterator[Claim]:
+def about_logprobs(
+    request: Request, answer: Answer, words: Sequence[str] | None = None
+) -> Iterator[Claim]:
     """Claim that logprobs entries match the answer's tokens, with the likeliest tokens first.
 
     Entries without a token's name are skipped.
+
+    Args:
+        words: the texts of the answer's tokens, if they are not its words.
     """
-    entries, words = answer.entries, answer.text.split()
+    entries = answer.entries
+    words = answer.text.split() if words is None else words
     if answer.bare:
         yield Claim("logprobs, unasked", str(len(entries)), "0", holds=not entries)
         return

@@ -225,6 +225,11 @@ class HttpLibrary(Library):
         moved: np.ndarray = table + usual * rng.choice((-1.0, 1.0), table.shape).astype(np.float32)
         return moved
 
+    def word(self, model: Remote, token: int) -> str:
+        """See ``Library.word``."""
+        words = list(model.texts)
+        return "(its end)" if token == END else words[token] if token < len(words) else ""
+
     def churn(self) -> None:
         """See ``Library.churn``: nothing, as the server has its own memory."""
 

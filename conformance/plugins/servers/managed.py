@@ -25,10 +25,10 @@ from conformance.core.errors import Unsupported
 from conformance.core.forward_calls import ServedStep
 from conformance.core.origin import Origin, Other
 from conformance.core.schedule import Asked, Request, Schedule
-from conformance.core.trace import Claim, StepOutput
+from conformance.core.trace import Claim, FinishReason, StepOutput
 from conformance.plugins.servers import planting
-from conformance.plugins.servers.asking import Question
-from conformance.plugins.servers.claims import about_kept, about_limits, about_swap
+from conformance.plugins.servers.asking import Answer, Question, Tokens
+from conformance.plugins.servers.claims import about_kept, about_limits, about_swap, right_text
 from conformance.plugins.servers.fields import question
 from conformance.plugins.servers.planting import Steps, kept
 from conformance.plugins.servers.process import (
@@ -39,7 +39,9 @@ from conformance.plugins.servers.process import (
     start,
 )
 from conformance.plugins.servers.served_engine import ServedEngine
+from conformance.plugins.servers.spelling import Right, Spelling, write_pieces
 from conformance.plugins.servers.words import end_by, rename, text_of
+from conformance.scenarios.pieces import PieceKind, bytes_of
 
 # Requests name models that the server must not load from elsewhere.
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
@@ -84,6 +86,7 @@ class ManagedEngine(ServedEngine):
         self._worked: list[ServedStep] = []
         self._worked_before: dict[str, int] = {}
         self._someone_left = False
+        self._rights: dict[str, Right] = {}
         # Bytes of arrays before the first step, and their increase once all requests have ended.
         self._at_first: int | None = None
         self._left_over: int | None = None
@@ -297,9 +300,57 @@ class ManagedEngine(ServedEngine):
         given = msgspec.structs.replace(request, stop=own)
         return question(given, name, self.text, streamed=streamed, logprobs=logprobs)
 
+    @abstractmethod
+    def spelling(self) -> Spelling:
+        """What reads the text of the server's checkpoint as the library's single stream does."""
+
+    def read(self, request: Request, answer: Answer) -> Tokens:
+        """See ``ServedEngine.read``; by the single stream if tokens are pieces of text."""
+        if not self._options.pieces:
+            return super().read(request, answer)
+        return self._spelling.read(self._right(request), answer)
+
+    def whole(self, request: Request, found: Tokens, answer: Answer) -> tuple[Tokens, FinishReason]:
+        """See ``ServedEngine.whole``."""
+        right = self._right(request) if self._options.pieces else None
+        if right is None:
+            return super().whole(request, found, answer)
+        own = [token for token, _ in found]
+        ended = answer.text in right.texts and own == list(right.tokens[: len(own)])
+        missing = right.tokens[len(own) :] if ended else ()
+        return [*found, *((token, None) for token in missing)], FinishReason.STOP
+
+    def words(self, request: Request, answer: Answer) -> list[str]:
+        """See ``ServedEngine.words``."""
+        if not self._options.pieces:
+            return super().words(request, answer)
+        return [self._spelling.word(token) for token in self._right(request).tokens]
+
+    def about_text(self, request: Request, answer: Answer) -> Iterator[Claim]:
+        """See ``ServedEngine.about_text``."""
+        if self._options.pieces:
+            yield right_text(answer.text, self._right(request).texts)
+
+    @functools.cached_property
+    def _spelling(self) -> Spelling:
+        return self.spelling().of(self._options.pieces, self._options.words)
+
+    def _right(self, request: Request) -> Right:
+        """The right answer to a request whose tokens are pieces of text."""
+        if request.request_id not in self._rights:
+            assert self._origin.alone is not None
+            tokens = self._origin.alone(request, self._options)
+            strings = self.question(request, streamed=False).body.get("stop") or ()
+            ends = [token for (token,) in self._options.stop]
+            self._rights[request.request_id] = self._spelling.right(tokens, ends, strings)
+        return self._rights[request.request_id]
+
     def text(self, tokens: Sequence[int]) -> str:
         """The words of these tokens."""
         special = {token: text for text, token in self._options.words}
+        if kind := self._options.pieces:
+            said = bytes_of(kind, [special[token] for token in tokens]).decode(errors="replace")
+            return said.removeprefix(" ") if kind == PieceKind.BYTE_FALLBACK else said
         return " ".join(special.get(token) or text_of((token,)) for token in tokens)
 
     def model_name(self, other: int = 0) -> str:
@@ -339,7 +390,7 @@ class ManagedEngine(ServedEngine):
     def _key(self) -> Hashable:
         origin = self._origin
         made = (self._options.adapter, self._options.draft_model, self._options.prefix_caching)
-        files = (self._options.words, self._options.stop, made)
+        files = (self._options.words, self._options.pieces, self._options.stop, made)
         options = (*self.flags(), *sorted(self.environment().items()), *files)
         places = tuple(self._places())
         return (self.name, origin.family.name, origin.dtype, origin.seed, options, places)
@@ -353,10 +404,13 @@ class ManagedEngine(ServedEngine):
         def write(folder: Path) -> None:
             self._origin.write(folder)
             self.dress(folder)
-            if self._options.words:
+            if self._options.pieces:
+                write_pieces(folder, self._options.pieces, self._options.words)
+            elif self._options.words:
                 rename(folder, self._options.words)
             if self._options.stop:
-                end_by(folder, [token for (token,) in self._options.stop])
+                ends = [token for (token,) in self._options.stop]
+                end_by(folder, ends, named=not self._options.pieces)
 
         def command(folder: Path, port: int) -> list[str]:
             runs = planting.command(self.module(), folder, self._places())

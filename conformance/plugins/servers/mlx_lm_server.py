@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from mlx_lm.tokenizer_utils import load
+
 from conformance.core.accepted_fields import (
     COMMAND_LINE,
     Accepted,
@@ -26,6 +28,7 @@ from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.other_models import another, nbytes_of
 from conformance.plugins.servers.process import free_port
 from conformance.plugins.servers.served_engine import SERVED
+from conformance.plugins.servers.spelling import Spelling
 from conformance.plugins.servers.words import (
     MARKERS,
     joined_tokens,
@@ -49,6 +52,7 @@ class MlxLmServer(ManagedEngine):
         Capability.COUNTED,
         Capability.MARKERS,
         Capability.MODELS,
+        Capability.PIECES,
         Capability.PREFIX_CACHING,
         Capability.PROBES,
         Capability.PROCESSORS,
@@ -150,6 +154,11 @@ class MlxLmServer(ManagedEngine):
                 write_adapter(self._server.folder, folder, self._origin.seed + number)
             question.body["adapters"] = str(folder)
         return question
+
+    def spelling(self) -> Spelling:
+        """See ``ManagedEngine.spelling``."""
+        tokenizer = load(self._server.folder)
+        return Spelling(tokenizer, tokenizer.detokenizer)
 
     def tokens(self, answer: Answer) -> Tokens:
         """The words of the answer; an unstreamed answer also has logprobs."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
+from mlx_vlm.tokenizer_utils import load_tokenizer, make_streaming_detokenizer
 
 from conformance.core.accepted_fields import COMMAND_LINE, Accepted, options_in, source_tree
 from conformance.core.engine import Capability
@@ -24,6 +25,7 @@ from conformance.plugins.servers.asking import Answer, Question, Tokens
 from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.other_models import another
 from conformance.plugins.servers.served_engine import SERVED
+from conformance.plugins.servers.spelling import Spelling
 from conformance.plugins.servers.words import end_nowhere
 
 _TOP = "5"  # tokens with logprobs at each step
@@ -42,6 +44,7 @@ class MlxVlmServer(ManagedEngine):
         Capability.MARKERS,
         Capability.MEDIA,
         Capability.MODELS,
+        Capability.PIECES,
         Capability.PREFIX_CACHING,
         Capability.PROBES,
         Capability.PROCESSORS,
@@ -184,6 +187,11 @@ class MlxVlmServer(ManagedEngine):
 
     def _part(self, tokens: Sequence[int]) -> list[dict[str, Any]]:
         return [{"type": "text", "text": self.text(tokens)}] if tokens else []
+
+    def spelling(self) -> Spelling:
+        """See ``ManagedEngine.spelling``."""
+        tokenizer = load_tokenizer(self._server.folder)
+        return Spelling(tokenizer, make_streaming_detokenizer(tokenizer))
 
     def tokens(self, answer: Answer) -> Tokens:
         """The tokens of the logprobs, which come with each token; without them, the words."""

@@ -200,20 +200,27 @@ def last_line(log: str) -> str:
     return lines[-1][-_TAIL:] if lines else "its log is empty"
 
 
+# What a server says of its thread that ended by another exception, which it logged before.
+_DEAD = "thread died"
+
+
 def last_traceback(log: str, *, aside: tuple[str, ...] = ()) -> str:
     """The last traceback of a log, shortened to its last two places and the exception.
+
+    If it says that a thread has died, the first one, which ended it.
 
     Args:
         aside: the beginnings of exceptions to ignore.
     """
-    found = ""
+    found = first = ""
     for rest in log.split("Traceback (most recent call last):")[1:]:
         places = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', rest)
         error = next((line for line in rest.splitlines()[1:] if line and line[0] not in " \t"), "")
         shown = [f"{'/'.join(Path(p).parts[-3:])}:{n} in {f}" for p, n, f in places[-2:]]
         if not error.startswith(aside or ("\0",)):
             found = f"{error.strip()[:_TAIL]} [{', '.join(shown)}]"
-    return found
+            first = first or found
+    return first if _DEAD in found else found
 
 
 KEPT = 2

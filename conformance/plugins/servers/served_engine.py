@@ -223,6 +223,18 @@ class ServedEngine(Engine):
     def tokens(self, answer: Answer) -> Tokens:
         """The answer's tokens so far with their logprobs; the last may be incomplete."""
 
+    def read(self, request: Request, answer: Answer) -> Tokens:  # noqa: ARG002
+        """As ``tokens``, for servers whose answers are read by what was asked."""
+        return self.tokens(answer)
+
+    def words(self, request: Request, answer: Answer) -> list[str]:  # noqa: ARG002
+        """The texts of the answer's tokens."""
+        return answer.text.split()
+
+    def about_text(self, request: Request, answer: Answer) -> Iterator[Claim]:  # noqa: ARG002
+        """Claims about the text of an answer whose tokens are known otherwise."""
+        return iter(())
+
     @classmethod
     def alone(cls, model: Any, request: Request, options: EngineOptions) -> tuple[int, ...] | None:
         """See ``Engine.alone``: for answers that only the server can give."""
@@ -230,7 +242,7 @@ class ServedEngine(Engine):
 
     def whole_answer(self, request: Request, answer: Answer) -> Tokens:
         """The tokens of an answer that has ended."""
-        found, ended = self.tokens(answer), reason_of(answer) is FinishReason.STOP
+        found, ended = self.read(request, answer), reason_of(answer) is FinishReason.STOP
         return self.whole(request, found, answer)[0] if ended else found
 
     def failed(self, what: str) -> Exception:
@@ -355,7 +367,7 @@ class ServedEngine(Engine):
         if came.error:
             return self._refused(came)
         try:
-            found = self.tokens(came.answer)
+            found = self.read(request, came.answer)
         except (ValueError, KeyError, TypeError) as error:
             # An event that is on time and valid by the API may still be garbled.
             self._asking.leave(name)
@@ -400,9 +412,11 @@ class ServedEngine(Engine):
         if self.ended():
             raise ServerFailedError(f"request {came.name!r}: {came.error}{self._because()}")
         self._stages[came.name] = Stage.FINISHED
+        own = "" if came.error.startswith("HTTP") else self.complaint()
+        why = f" ({own})" if own else self._because()
         if came.on_its_way:
             self._look.broken.append(came)
-        said = f"{came.error}{self._because()} for {came.name!r}"
+        said = f"{came.error}{why} for {came.name!r}"
         return StepOutput(
             claims=(Claim("the answer to a right request", said, "one", holds=False),)
         )
@@ -424,7 +438,8 @@ class ServedEngine(Engine):
     def _said(self, came: Came, count: int) -> Iterator[Claim]:
         request = self._requests[came.name]
         yield from about_answer(request, came.answer, *self.counts(request, count))
-        yield from about_logprobs(request, came.answer)
+        yield from about_logprobs(request, came.answer, self.words(request, came.answer))
+        yield from self.about_text(request, came.answer)
         yield from about_asked(request, came.answer, self.tokens, self._options.words)
         if self._left:
             yield from about_work(self._left, came.answer, self._requests)

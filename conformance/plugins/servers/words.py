@@ -93,8 +93,16 @@ def end_nowhere(folder: Path, vocab_size: int) -> None:
     model_path.write_text(json.dumps(model, indent=2), encoding="utf-8")
 
 
-def end_by(folder: Path, tokens: Sequence[int]) -> None:
-    """Name the tokens that end any answer, as checkpoints do: the tokenizer has the first alone."""
+def end_by(folder: Path, tokens: Sequence[int], *, named: bool = True) -> None:
+    """Name the tokens that end any answer, as checkpoints do: the tokenizer has the first alone.
+
+    Args:
+        named: without it, the tokenizer has none of them.
+    """
+    generation = json.dumps({"eos_token_id": list(tokens)})
+    (folder / "generation_config.json").write_text(generation, encoding="utf-8")
+    if not named:
+        return
     config_path = folder / "tokenizer_config.json"
     config = json.loads(config_path.read_text(encoding="utf-8"))
     # A whole word: "t1" is not to be found in "t17".
@@ -102,8 +110,6 @@ def end_by(folder: Path, tokens: Sequence[int]) -> None:
     kind = {"__type": "AddedToken", "special": True}
     config["eos_token"] = {"content": text_of(tokens[:1]), **form, **kind}
     config_path.write_text(json.dumps(config, indent=2), encoding="utf-8")
-    generation = json.dumps({"eos_token_id": list(tokens)})
-    (folder / "generation_config.json").write_text(generation, encoding="utf-8")
 
 
 THINK, TOOL = ("<think>", "</think>"), ("<tool_call>", "</tool_call>")

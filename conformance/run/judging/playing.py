@@ -116,6 +116,7 @@ def play_schedule(
             same_calls=_on_cpu(),
             alone=_alone(subject, schedule),
             drafted_alone=drafted_alone,
+            word=functools.partial(_word, subject, schedule),
             policy=_policy(subject, schedule, want) if traces[0].failure is None else None,
         )
 
@@ -272,3 +273,9 @@ def _policy(
         return failure_of(
             error, "decoding one request in a single stream by the library's own policy"
         )
+
+
+def _word(subject: Subject, schedule: Schedule, token: int) -> str:
+    """The text of a token, if it has one that a user would know."""
+    own = next((text for text, known in schedule.options.words if known == token), "")
+    return own or subject.library.word(subject.model, token)

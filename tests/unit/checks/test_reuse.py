@@ -69,3 +69,15 @@ def test_what_was_found_and_is_computed_again_is_reported(counts):
 
 def test_of_two_with_one_prompt_that_begin_together_it_is_not_known_who_was_found():
     assert computed([4], with_it={"prompt": (1, 2, 3, 4)}) == []
+
+
+def test_a_wrong_count_of_right_tokens_is_no_wrong_prefix():
+    script = Script()
+    first, later = Request("a", (1, 2, 3, 9), 5), Request("b", (1, 2, 3, 4), 3)
+    arrivals = (Arrival((first, later, Request("c", (6,), 5))),)
+    script.schedule = msgspec.structs.replace(script.schedule, arrivals=arrivals)
+    script.free.moments[1].reused = {"b": 4}
+    play = script.play()
+    (right,) = {(found.what, found.cause) for found in check_reused(play)}
+    assert "its tokens are right" in right[0]
+    assert right[1] == "the count is wrong, not the prefix"

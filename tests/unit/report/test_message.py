@@ -94,3 +94,19 @@ def test_an_entry_that_does_not_fit_is_explained_by_a_command(result):
     )
     other = dict(message_parts(result(verdict=Verdict.NAN, expected=False, known="x")))
     assert other["cause"].endswith("correct the entry; conformance show defects x")
+
+
+def test_a_wrong_token_comes_before_what_may_follow_from_it(result, finding):
+    evidence = (
+        finding(Verdict.PROTOCOL, check="claims", what="usage"),
+        finding(Verdict.DIVERGED, check="free", what="word 4 is 'cold', alone it is 'hand'"),
+    )
+    head, reported = parts(failure_message(result(verdict=Verdict.PROTOCOL, evidence=evidence)))
+    assert head == "diverged: mlx_lm/llama/ragged/float32/0"
+    assert reported["what"] == "word 4 is 'cold', alone it is 'hand' (and 1 more finding)"
+    elsewhere = (evidence[0], finding(Verdict.DIVERGED, check="free", schedule="another"))
+    _, reported = parts(failure_message(result(verdict=Verdict.PROTOCOL, evidence=elsewhere)))
+    assert reported["what"] == "usage (and 1 more finding)"
+    worse = (*evidence, finding(Verdict.HANG, check="failure", what="hangs"))
+    _, reported = parts(failure_message(result(verdict=Verdict.HANG, evidence=worse)))
+    assert reported["what"] == "hangs (and 2 more findings)"

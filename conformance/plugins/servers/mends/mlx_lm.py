@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from http.server import ThreadingHTTPServer
 from typing import Any
 
 from mlx_lm import server
+from mlx_lm.generate import TextStateMachine
 from mlx_lm.models.cache import LRUPromptCache
 
 from conformance.core.faults.declaration import Hits
@@ -230,6 +232,79 @@ def connections_wait_to_be_accepted(hits: Hits) -> Patch:
     return together(
         before(ThreadingHTTPServer, "server_activate", activate),
         before(ThreadingHTTPServer, "process_request", accepted),
+    )
+
+
+@served_mend("server-stop-by-its-tokens")
+def stops_are_found_in_the_text(hits: Hits) -> Patch:
+    """An answer ends once its text has a stop string, whatever tokens it is made of."""
+
+    def generate(right: Right, self: Any, request: Any, args: Any, *more: Any, **own: Any) -> Any:
+        context, pieces = right(self, request, args, *more, **own)
+        if not args.stop_words:
+            return context, pieces
+        return context, _until(context, pieces, tuple(args.stop_words), hits)
+
+    return wrap(server.ResponseGenerator, "generate", generate)
+
+
+def _until(
+    context: Any, pieces: Iterator[Any], stops: tuple[str, ...], hits: Hits
+) -> Iterator[Any]:
+    """The pieces up to a stop string, whose end goes to the piece before: the last has no text."""
+    said, held = "", None
+    for piece in pieces:
+        before, said = len(said), said + piece.text
+        ends = [said.index(stop) + len(stop) for stop in stops if stop in said]
+        if ends and piece.finish_reason != "stop" and held is not None:
+            hits.hit()
+            context.stop()
+            yield dataclasses.replace(held, text=held.text + said[before : min(ends)])
+            yield dataclasses.replace(piece, text="", finish_reason="stop")
+            return
+        if held is not None:
+            yield held
+        held = piece
+    if held is not None:
+        yield held
+
+
+class _Last(str):
+    """A text after which nothing is held back."""
+
+    __slots__ = ()
+
+
+@served_mend("server-text-lost-at-the-end")
+def ends_lose_no_text(hits: Hits) -> Patch:
+    """What was held back when a token ended the answer is part of its text."""
+
+    def generate(right: Right, self: Any, request: Any, args: Any, *more: Any, **own: Any) -> Any:
+        context, pieces = right(self, request, args, *more, **own)
+        return context, ended(pieces, self.model_provider.tokenizer.eos_token_ids)
+
+    def ended(pieces: Iterator[Any], ends: Any) -> Iterator[Any]:
+        held = None
+        for piece in pieces:
+            if held is not None and piece.finish_reason == "stop" and piece.token in ends:
+                held = dataclasses.replace(held, text=_Last(held.text + piece.text))
+            if held is not None:
+                yield held
+            held = piece
+        if held is not None:
+            yield held
+
+    def split(right: Right, state: Any, text: str) -> Any:
+        state, segments = right(state, text)
+        if isinstance(text, _Last):
+            hits.hit()
+            state, flushed, current = TextStateMachine.flush(state)
+            segments.append((current, flushed))
+        return state, segments
+
+    return together(
+        wrap(server.ResponseGenerator, "generate", generate),
+        wrap(TextStateMachine, "split", split),
     )
 
 

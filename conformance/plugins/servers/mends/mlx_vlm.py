@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from mlx_vlm.generate import ar
 from mlx_vlm.models.llava.processing_llava import LlavaProcessor
 from mlx_vlm.sample_utils import make_sampler
 from mlx_vlm.server import generation, openai, request_normalization
+from mlx_vlm.tokenizer_utils import _ServerTokenStreamer
 from mlx_vlm.utils import get_model_path
 from starlette.requests import Request
 
@@ -227,7 +228,7 @@ def answers_stop(hits: Hits) -> Patch:
         words = getattr(options.get("args"), "stop_words", ())
         stops = [self.tokenizer.encode(word, add_special_tokens=False) for word in words]
         hits.hit_if(stops)
-        return context, _Stopping(tokens, _until(tokens, stops)) if stops else tokens
+        return context, _Stopping(tokens, _until(tokens, stops, words)) if stops else tokens
 
     return together(
         _checked(problem, hits),
@@ -290,21 +291,74 @@ class _Stopping:
         self._own.close()
 
 
-def _until(tokens: Any, stops: list[list[int]]) -> Iterator[Any]:
-    """The tokens before any of these sequences; a possible beginning of one is held back."""
+def _until(tokens: Any, stops: list[list[int]], words: Sequence[str]) -> Iterator[Any]:
+    """The tokens before any of these sequences; a possible beginning of one is held back.
+
+    A string that begins or ends within tokens ends the answer there.
+    """
     held: list[Any] = []
-    longest = max(map(len, stops))
+    longest = max(map(len, (*stops, *words)))
     for piece in tokens:
         held.append(piece)
+        said = "".join(one.text for one in held)
+        if found := [(said.index(w) + len(w), said.index(w)) for w in words if w in said]:
+            least = min(found)[1]
+            whole = len(said) == min(found)[0] and any(
+                [one.token for one in held[-len(stop) :]] == stop for stop in stops
+            )
+            if not whole:
+                yield from _cut(held, least)
+                return
         for stop in stops:
             if [one.token for one in held[-len(stop) :]] == stop:
                 yield from held[: -len(stop)]
                 count = len(stop)
                 yield dataclasses.replace(piece, text="", finish_reason="stop", token_count=count)
                 return
-        while held and (piece.finish_reason or len(held) >= longest):
+        while held and (piece.finish_reason or sum(len(one.text) for one in held[1:]) >= longest):
             yield held.pop(0)
     yield from held
+
+
+def _cut(held: list[Any], end: int) -> Iterator[Any]:
+    """Pieces whose joined text ends there; the last has none."""
+    texts = []
+    for piece in held:
+        texts.append(piece.text[:end])
+        end -= len(texts[-1])
+    if len(texts) > 1:
+        texts[-2:] = ["".join(texts[-2:]), ""]
+    for piece, text in zip(held, texts, strict=True):
+        reason = "stop" if piece is held[-1] else None
+        yield dataclasses.replace(piece, text=text, finish_reason=reason)
+
+
+@served_mend("server-cut-bytes-kept")
+def cut_characters_are_replaced_where_they_are(hits: Hits) -> Patch:
+    """The bytes of a character that another piece cuts off come before that piece."""
+
+    def text(right: Right, self: Any, token: int) -> Any:
+        cut = "" if self._is_byte_token[token] else self._decoder.decode(b"", final=True)
+        hits.hit_if(cut)
+        return cut + right(self, token)
+
+    return wrap(_ServerTokenStreamer, "_spm_text_for_token", text)
+
+
+@served_mend("server-last-text-lost")
+def last_texts_come_whole(hits: Hits) -> Patch:
+    """The last text of an answer comes, also if its last character is cut."""
+
+    def advance(right: Right, self: Any, token: int, finish_reason: Any) -> Any:
+        said = right(self, token, finish_reason)
+        detokenizer = self._detokenizer
+        if finish_reason is None or said:
+            return said
+        text = detokenizer.text[detokenizer.offset :]
+        hits.hit_if(text)
+        return text
+
+    return wrap(_ServerTokenStreamer, "_fallback_advance", advance)
 
 
 MENDS = tuple(value for value in tuple(globals().values()) if isinstance(value, Mend))

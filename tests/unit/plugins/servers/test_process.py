@@ -180,3 +180,11 @@ def test_a_fork_leaves_its_parents_servers_alone(servers, monkeypatch):
     monkeypatch.setattr(process.os, "getpid", os.getppid)
     assert servers.get("a", Server) is not first
     assert first.stops == 0
+
+
+def test_of_a_thread_that_died_the_exception_that_ended_it_is_named():
+    trace = 'Traceback (most recent call last):\n  File "/a/server.py", line {}, in f\n{}\n'
+    dead = trace.format(5, "RuntimeError: generation thread died")
+    log = trace.format(3, "KeyError: 'uid'") + dead + dead
+    assert last_traceback(log).startswith("KeyError: 'uid' [")
+    assert "IndexError" in last_traceback(log + trace.format(7, "IndexError: 2"))

@@ -107,6 +107,7 @@ FOUND = {
     served.KeepsSystem: (("served_systems",), "answers that differ"),
     served.KeepsMemory: (("served_flood",), "memory that the server kept"),
     served.SaysInFlight: (("served_alone",), "requests in flight"),
+    served.CutsCharacters: (("served_together", "ragged"), "word|the text of a stream"),
     served.LosesSlots: (("served_flood",), "half of the slots at work again"),
 }
 SLOTS = {served.NoticesNobodyLeft: 2, served.KeepsSlot: 2, served.LosesWhoWaits: 1}
