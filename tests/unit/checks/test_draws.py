@@ -59,9 +59,9 @@ def test_draws_whose_filters_the_noise_decides_prove_nothing():
     noisy = {name: lambda _: flat_envelope(STEPS, 0.3) for name in ("floor", "envelope")}
     noisy = dataclasses.replace(made, **noisy)
     assert check_draws(noisy) == []
-    unsure = [draw.sure for moment in drawn(noisy, noisy.traces[0]) for draw in moment]
+    unsure = [draw.sure for moment in drawn(noisy, noisy.traces[0])[0] for draw in moment]
     assert not all(unsure)
-    sure = [draw.sure for moment in drawn(made, made.traces[0]) for draw in moment]
+    sure = [draw.sure for moment in drawn(made, made.traces[0])[0] for draw in moment]
     assert all(sure)
 
 
@@ -236,7 +236,7 @@ def test_rows_that_draw_nothing_and_runs_that_failed_are_left_out():
 
 def test_several_tokens_of_a_row_in_one_step_are_steps_of_their_own():
     apart, at_once = play(), play(at_once=True)
-    first, again = drawn(apart, apart.traces[0]), drawn(at_once, at_once.traces[0])
+    first, again = (drawn(made, made.traces[0])[0] for made in (apart, at_once))
     of = [[(draw.row, draw.token) for draw in moment] for moment in first]
     assert of == [[(draw.row, draw.token) for draw in moment] for moment in again]
 

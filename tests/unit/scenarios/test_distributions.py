@@ -107,7 +107,7 @@ def test_draws_that_are_wrong_are_found(engine, schedule, noise):
 @pytest.mark.parametrize("engine", BATCHES)
 def test_a_joined_row_that_draws_like_its_neighbour_is_found(engine):
     result = tried(engine, joined_like_its_neighbour, "late")
-    assert ["rows do not draw independently" in f.what for f in result.evidence] == [True]
+    assert any("rows do not draw independently" in f.what for f in result.evidence)
 
 
 @pytest.mark.parametrize(("engine", "schedule"), [*SCHEDULES, ("mlx_vlm", "late")])
