@@ -18,6 +18,7 @@ from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import together
 from conformance.core.mends import Mend
 from conformance.core.verdict import CaseId, CaseResult, Finding, MendedResult, Verdict
+from conformance.run.behind_unmended import behind_unmended
 from conformance.run.judging.judge import worst
 from conformance.run.judging.witnessed import WITNESS
 from conformance.run.session import Session
@@ -79,7 +80,11 @@ class Mending:
                 with a mend are mended, too.
         """
         plan = self._plan(result, entries, also)
-        result = msgspec.structs.replace(result, unmended=plan.hiding, mended=None)
+        behind = self._behind_unmended(case, result, (*entries, *also), plan)
+        evidence = (*result.evidence, *behind)
+        result = msgspec.structs.replace(
+            result, unmended=plan.hiding, mended=None, evidence=evidence
+        )
         if not plan.defects:
             return result
         start = time.perf_counter()
@@ -105,6 +110,22 @@ class Mending:
                 worst(findings), defects, schedules, round(time.perf_counter() - start, 4)
             ),
         )
+
+    def _behind_unmended(
+        self, case: CaseId, result: CaseResult, entries: Sequence[Defect], plan: _Plan
+    ) -> tuple[Finding, ...]:
+        """What is wrong behind entries without a mend that no request shows alone.
+
+        All other entries are mended.
+        """
+        apart = [entry for entry in entries if entry.id in plan.hiding and entry.right_alone]
+        bad = [s.name for s in result.schedules if not s.verdict.good]
+        hidden = [n for n in bad if any(e.claims(result.scenario, n) for e in apart)]
+        if not hidden:
+            return ()
+        mends = _unique(m for entry in entries for m in self._mends_for(entry, result.family))
+        with together(*(mend.repair(Hits()) for mend in mends)):
+            return behind_unmended(self._session, case, hidden)
 
     def alone(self, case: CaseId, entries: Sequence[Defect]) -> CaseResult | None:
         """The case run only with these entries' defects mended, all schedules of the tier.

@@ -59,7 +59,7 @@ class Showing:
         refusals = (r for r in self.known.refusals if r.is_about(case.engine, case.family))
         if any(matches(case.scenario, r.scenarios) for r in refusals):
             return False
-        if not is_workload(case.scenario):
+        if self._surely(case) or not is_workload(case.scenario):
             return bool(self._surely(case))
         about = [entry for entry in self._about(case) if entry.shows_in(case.scenario)]
         return any(not _IN_WORKLOADS.isdisjoint(entry.verdicts) for entry in about)
@@ -121,7 +121,7 @@ class Showing:
             chosen: set[CaseId] = set()
             for one in sorted(self._group(case), key=self._order):
                 own = {entry.id for entry in self._surely(one)}
-                if not (own <= shown or is_workload(one.scenario)):
+                if not own <= shown:
                     shown |= own
                     chosen.add(one)
             self._shows[key] = frozenset(chosen)

@@ -60,6 +60,8 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
         served: whether the library's own server can meet it. Only written where it cannot although
             the engine that the server uses shows it.
             The first of several entries about one defect says these three.
+        right_alone: for an entry without a mend: each request of a schedule that shows it is right
+            alone, on a model loaded anew. This is checked, or a new defect would hide behind it.
         functions: digests of the upstream functions in which it was diagnosed, and of their files.
         unchanged_in: the installed code, outside of ``versions``, with the same functions.
         changed_in: the installed code with other functions.
@@ -84,6 +86,7 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
     suffers: str = ""
     severity: Severity | None = None
     served: bool = True
+    right_alone: bool = False
     functions: dict[str, str] = msgspec.field(default_factory=dict)
     unchanged_in: str = ""
     changed_in: str = ""

@@ -15,6 +15,9 @@ from conformance.scenarios.workloads import is_workload
 CHECK = "expectations"
 """The check name of a broken rule in the evidence of a case."""
 
+APART = "nothing"
+"""In ``mended`` of a finding about a request alone, behind an entry without a mend."""
+
 
 @dataclass(frozen=True)
 class Expectations:
@@ -117,6 +120,9 @@ class Expectations:
         A refusal of the library that an entry declares is not wrong.
         """
         mended = result.mended
+        alone = [f for f in result.evidence if f.mended == APART]
+        if alone:
+            return f"{', '.join(result.unmended)}: a request alone is {alone[0].verdict}"
         if mended is None or mended.verdict.good:
             return ""
         left = [f for f in result.evidence if f.mended and not f.verdict.good]

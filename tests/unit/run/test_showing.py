@@ -135,6 +135,12 @@ REFUSED = Refusal(
         ([entry()], {"run": (case("traffic"),)}, {"traffic"}),
         ([entry(in_workloads=False)], {}, {"chunked", "staggered"}),
         ([NARROW], {"run": (case("ragged"), case("traffic"))}, set()),
+        ([entry(verdicts={"traffic": Verdict.DIVERGED})], {}, set()),
+        (
+            [entry(), entry("other", verdicts={"traffic": Verdict.DIVERGED})],
+            {},
+            {"chunked", "staggered"},
+        ),
         # Each entry is shown: the second one by a rung of its own.
         (
             [entry(), entry("other", verdicts={"chunked": Verdict.DIVERGED})],
