@@ -200,14 +200,14 @@ def last_line(log: str) -> str:
     return lines[-1][-_TAIL:] if lines else "its log is empty"
 
 
-# What a server says of its thread that ended by another exception, which it logged before.
-_DEAD = "thread died"
+# Where a server says that its thread has ended, by an exception that it logged before.
+_NO_THREAD = "generation thread"
 
 
 def last_traceback(log: str, *, aside: tuple[str, ...] = ()) -> str:
     """The last traceback of a log, shortened to its last two places and the exception.
 
-    If it says that a thread has died, the first one, which ended it.
+    If it says that the generating thread has ended, the first one, which ended it.
 
     Args:
         aside: the beginnings of exceptions to ignore.
@@ -220,7 +220,7 @@ def last_traceback(log: str, *, aside: tuple[str, ...] = ()) -> str:
         if not error.startswith(aside or ("\0",)):
             found = f"{error.strip()[:_TAIL]} [{', '.join(shown)}]"
             first = first or found
-    return first if _DEAD in found else found
+    return first if _NO_THREAD in found else found
 
 
 KEPT = 2

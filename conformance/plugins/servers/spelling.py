@@ -119,16 +119,16 @@ class Spelling:
             ends: tokens that end any answer, of which no text is made.
             stops: strings before which a text ends.
         """
-        spoken = tokens[:-1] if tokens and tokens[-1] in ends else tokens
+        said = tokens[:-1] if tokens and tokens[-1] in ends else tokens
         begun, single = [], ""
         self._detokenizer.reset()
-        for token in spoken:
+        for token in said:
             begun.append(single.rstrip(_CUT))
             self._detokenizer.add_token(token)
             single += str(self._detokenizer.last_segment)
         self._detokenizer.finalize()
         single += str(self._detokenizer.last_segment)
-        spelled = bytes_of(self._kind, [self._pieces[token] for token in spoken])
+        spelled = bytes_of(self._kind, [self._pieces[token] for token in said])
         texts = [spelled.decode(errors="replace")]
         texts += [text.removeprefix(" ") for text in texts]
         if _whole(single) in map(_whole, texts):

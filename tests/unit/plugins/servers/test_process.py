@@ -182,9 +182,9 @@ def test_a_fork_leaves_its_parents_servers_alone(servers, monkeypatch):
     assert first.stops == 0
 
 
-def test_of_a_thread_that_died_the_exception_that_ended_it_is_named():
+def test_the_exception_that_ended_a_thread_is_named():
     trace = 'Traceback (most recent call last):\n  File "/a/server.py", line {}, in f\n{}\n'
-    dead = trace.format(5, "RuntimeError: generation thread died")
-    log = trace.format(3, "KeyError: 'uid'") + dead + dead
+    later = trace.format(5, "RuntimeError: generation thread has ended")
+    log = trace.format(3, "KeyError: 'uid'") + later + later
     assert last_traceback(log).startswith("KeyError: 'uid' [")
     assert "IndexError" in last_traceback(log + trace.format(7, "IndexError: 2"))
