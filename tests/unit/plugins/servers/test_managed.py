@@ -136,10 +136,10 @@ def test_the_state_of_a_server_that_ended_is_its_last_line():
     assert made.state() == "the server ended with exit code 137: killed"
 
 
-def test_a_dead_thread_is_named_by_its_own_exception():
+def test_a_thread_that_ended_is_named_by_its_own_exception():
     made = engine(MlxLmServer)
     trace = 'Traceback (most recent call last):\n  File "/a/server.py", line 3, in f\n{}\n'
-    later = ("RuntimeError: generation thread died", "BrokenPipeError: [Errno 32]")
+    later = ("RuntimeError: generation thread ended", "BrokenPipeError: [Errno 32]")
     text = "".join(trace.format(error) for error in ("KeyError: 7", *later))
     made._server = SimpleNamespace(log=lambda: text, code=None, code_within=lambda _: None)
     assert made.state().startswith("KeyError: 7")
