@@ -6,12 +6,12 @@ import itertools
 from functools import partial
 from typing import Any
 
-from mlx_vlm.server import generation, openai, request_normalization
+from mlx_vlm.server import generation, openai
 from mlx_vlm.server.responses_state import ThinkingStreamState
 from mlx_vlm.server.schemas import ChatStreamChunk
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, after, before, wrap
+from conformance.core.faults.patching import Patch, Right, after, wrap
 from conformance.plugins.servers.planting import served_fault
 from conformance.power.faults.servers.pieces import (
     Change,
@@ -129,17 +129,6 @@ def no_top_logprobs(hits: Hits) -> Patch:
             yield piece
 
     return answers(change)
-
-
-@_fault("S38.logprobs-unasked", kills=("served_traffic/some_logprobs",))
-def logprobs_unasked(hits: Hits) -> Patch:
-    """All answers have logprobs, whether their requests ask for them or not."""
-
-    def asked(request: Any, *_: Any, **__: Any) -> None:
-        hits.hit_if(not request.logprobs)
-        request.logprobs = True
-
-    return before(request_normalization, "_build_gen_args", asked)
 
 
 @_fault("S7.prompt-tokens-off-by-one")
