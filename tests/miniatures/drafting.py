@@ -64,11 +64,13 @@ class Drafting(ContinuousBatching):
         drafting = self.options.drafting
         size = (drafting.block_size or OWN + 1) - 1
         start = len(row.produced)
+        own = tuple(self.own(row, size))
+        self.drafted[row.name], self.proposed[row.name] = size, own
+        if row.hints is None:  # what follows is drawn
+            return list(own)
         foreseen = list(row.hints.right[start:][:size])
         right = self.right(self.round + place)
         wrong = list(row.hints.wrong[start:][:size])
-        self.drafted[row.name] = size
-        self.proposed[row.name] = tuple(self.own(row, size))
         return foreseen[:right] + wrong[right:] + [0] * (size - len(foreseen))
 
     def own(self, row, size):
