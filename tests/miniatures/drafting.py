@@ -136,7 +136,10 @@ class TakesDraftsWhole(Drafting):
 
 
 class GuessesTheFirst(Drafting):
-    """Has drafts whose first token is always right."""
+    """Has drafts whose first token is always right, and none where nobody knows what is right."""
+
+    def drafts(self):
+        return super().drafts() and all(row.hints is not None for row in self.decode)
 
     def right(self, turn):
         return max(1, super().right(turn))
