@@ -73,9 +73,9 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     ``max_kv_size`` bounds the cache of families that leave the choice of cache to the library.
     ``kv``, ``drafting`` and ``prefix_caching`` are off if ``None``.
 
-    ``sampler``, ``processors`` and ``stop`` (sequences of token ids) are engine-level defaults, for
-    requests without their own. A request that names the same ones is inserted without them, so that
-    the defaults must take effect.
+    ``max_tokens`` (0: the library's own), ``sampler``, ``processors`` and ``stop`` (sequences of
+    token ids) are engine-level defaults, for requests without their own. A request that names the
+    same ones is inserted without them, so that the defaults must take effect.
 
     With ``busy``, a server runs a long request of its own while others arrive. ``words`` are the
     texts of token ids in its tokenizer, instead of the usual texts; with ``pieces``, the kind of
@@ -91,6 +91,7 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     kv: KvQuant | None = None
     drafting: Drafting | None = None
     prefix_caching: PrefixCaching | None = None
+    max_tokens: int = 0
     sampler: Sampler | None = None
     processors: tuple[Processor, ...] = ()
     stop: tuple[tuple[int, ...], ...] = ()

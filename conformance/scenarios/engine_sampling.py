@@ -46,10 +46,14 @@ _HISTORY = 128
 
 
 def bias(brief: Brief, number: int) -> Processor:
-    """A processor that ignores the history: it favours some tokens, others for other numbers."""
+    """A processor that ignores the history: it favours some tokens, or many.
+
+    Other tokens for other numbers.
+    """
     low, high = brief.tokens
     count = high - low
-    liked = {low + (count * part // 16 + number) % count for part in range(16)}
+    parts = 16 if number % 2 else 48
+    liked = {low + (count * part // parts + number) % count for part in range(parts)}
     return Processor("library", {"logit_bias": {str(token): 4.0 for token in sorted(liked)}})
 
 

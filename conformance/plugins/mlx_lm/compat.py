@@ -55,6 +55,7 @@ def make_generator(
         prefill_batch_size=options.prefill_batch_size,
         prefill_step_size=options.prefill_step_size,
         max_kv_size=options.max_kv_size,
+        **({"max_tokens": options.max_tokens} if options.max_tokens else {}),
         **_stop_tokens(options),
         **defaults(options, sampler),
     )

@@ -103,7 +103,9 @@ class MlxLmEngine(Engine):
 
     def _insert(self, submissions: Sequence[Submission], start: Start | None = None) -> list[int]:
         requests = [s.request for s in submissions]
-        options: dict[str, Any] = {"max_tokens": [r.max_tokens for r in requests]}
+        limits = [r.max_tokens for r in requests]
+        default = set(limits) == {self._options.max_tokens}
+        options: dict[str, Any] = {} if default else {"max_tokens": limits}
         samplers = [
             ForcedSampler(s.forced) if s.forced else self._own_sampler(s.request)
             for s in submissions

@@ -126,6 +126,8 @@ def make_generator(model: Any, processor: Any, options: EngineOptions, **more: A
         **kv_arguments(options.kv),
         **more,
     }
+    if options.max_tokens and not embeds_together():
+        wanted["max_tokens"] = options.max_tokens
     make: Any = WholePromptGenerator if embeds_together() else generation().BatchGenerator
     _check(make, wanted, "BatchGenerator")
     return make(model, processor, **wanted)

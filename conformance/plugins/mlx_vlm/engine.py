@@ -98,7 +98,7 @@ class MlxVlmEngine(Engine):
             made = inputs_of(self._loaded, request)
             if self._manager is not None:
                 prefix_caching.prepare(self._generator, len(request.prompt))
-            together = compat.embeds_together()
+            together, limit = compat.embeds_together(), request.max_tokens
             prompt_kwargs: dict[str, Any] = (
                 {"inputs": made} if together else embed(self._loaded, made)
             )
@@ -107,7 +107,7 @@ class MlxVlmEngine(Engine):
                 prompt_kwargs["_apc_semantic_hash"] = key
             (uid,) = self._generator.insert(
                 [list(request.prompt)],
-                max_tokens=request.max_tokens,
+                max_tokens=None if limit == self._options.max_tokens and not together else limit,
                 prompt_kwargs=[prompt_kwargs],
                 **options,
             )

@@ -27,6 +27,8 @@ _ENOUGH = 5
 _LATEST = 4
 # Steps more than the largest limit for which a row decodes that is removed as the last.
 _ALONE = 12
+# Of the second half, the row whose limit is the engine's, and the one for whose end it waits.
+_DEFAULT, _BEFORE = 1, 3
 # Of as many and one kinds of stop sequences, the last has so many that never match.
 _KINDS, _MANY = 6, 11
 
@@ -45,7 +47,8 @@ class Scale:
         one_padded: the second half has prompts of one length, but for one that is shorter, and is
             left alone at last.
         emptied: the last row of the first half does not end; it is removed when all others have
-            ended, so that the engine is idle because of a removal.
+            ended, so that the engine is idle because of a removal. Later one row comes alone, with
+            the engine's limit.
     """
 
     first: int
@@ -87,7 +90,15 @@ def traffic(
     if emptied:
         when = produced(last.request_id, last.max_tokens - 1)
         removals.append(Removal((last.request_id,), when))
-    arrivals.append(together(*late, when=gone(last.request_id, removed=emptied)))
+    when = gone(last.request_id, removed=emptied)
+    if scale.emptied and Capability.DEFAULTS in brief.capabilities:
+        options = replace(options, max_tokens=late[_DEFAULT].max_tokens)
+        arrivals += [
+            together(*late[:_DEFAULT], *late[_DEFAULT + 1 :], when=when),
+            together(late[_DEFAULT], when=gone(late[_BEFORE].request_id)),
+        ]
+    else:
+        arrivals.append(together(*late, when=when))
     return Schedule(name, tuple(arrivals), tuple(removals), options=options)
 
 

@@ -22,6 +22,8 @@ _SMALL = Scale(
 _LARGE = Scale(
     first=29, second=5, groups=(10, 12), longest=40, limits=(7, 13), lasting=18, one_padded=True
 )
+# All at once: more than a function takes into one batch.
+_WHOLE = replace(_LARGE, second=13)
 _SEVERAL = 3  # steps
 _QUEUES = frozenset({Capability.SLOTS, Capability.LATE_JOIN})
 _LEAVES = _QUEUES | {Capability.CANCEL, Capability.STAGES}
@@ -30,8 +32,9 @@ _DEFAULT_STOPS = frozenset({Capability.STOP, Capability.DEFAULTS})
 
 def _traffic(brief: Brief) -> list[Schedule]:
     few = EngineOptions(prefill_step_size=PIECE, prefill_batch_size=2, completion_batch_size=4)
+    large = _LARGE if Capability.LATE_JOIN in brief.capabilities else _WHOLE
     many = EngineOptions(prefill_batch_size=10, completion_batch_size=32)
-    return [_mixed(brief, "few_slots", 1, _SMALL, few), _mixed(brief, "many", 2, _LARGE, many)]
+    return [_mixed(brief, "few_slots", 1, _SMALL, few), _mixed(brief, "many", 2, large, many)]
 
 
 def _mixed(brief: Brief, name: str, number: int, scale: Scale, options: EngineOptions) -> Schedule:
