@@ -133,9 +133,9 @@ class Expectations:
         here = [
             e.id
             for e in self._about(result)[0]
-            if e.id in mended.defects and e.wanted(result.scenario)
+            if e.id in mended.defects and not e.anyhow_in(result.scenario)
         ]
-        names = ", ".join(here) or f"{len(mended.defects)} known defects"
+        names = ", ".join(here) or "known defects that do not show here"
         return f"{names}: with that mended the case is {mended.verdict}"
 
     def stale(self, results: Iterable[CaseResult], *, whole: bool) -> tuple[str, ...]:

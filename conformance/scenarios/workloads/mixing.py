@@ -28,7 +28,7 @@ _LATEST = 4
 # Steps more than the largest limit for which a row decodes that is removed as the last.
 _ALONE = 12
 # Of the second half, the row whose limit is the engine's, and the one for whose end it waits.
-_DEFAULT, _BEFORE = 1, 3
+OF_DEFAULT, _BEFORE = 1, 3
 # Of as many and one kinds of stop sequences, the last has so many that never match.
 _KINDS, _MANY = 6, 11
 
@@ -92,10 +92,10 @@ def traffic(
         removals.append(Removal((last.request_id,), when))
     when = gone(last.request_id, removed=emptied)
     if scale.emptied and Capability.DEFAULTS in brief.capabilities:
-        options = replace(options, max_tokens=late[_DEFAULT].max_tokens)
+        options = replace(options, max_tokens=late[OF_DEFAULT].max_tokens)
         arrivals += [
-            together(*late[:_DEFAULT], *late[_DEFAULT + 1 :], when=when),
-            together(late[_DEFAULT], when=gone(late[_BEFORE].request_id)),
+            together(*late[:OF_DEFAULT], *late[OF_DEFAULT + 1 :], when=when),
+            together(late[OF_DEFAULT], when=gone(late[_BEFORE].request_id)),
         ]
     else:
         arrivals.append(together(*late, when=when))

@@ -14,7 +14,14 @@ from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import PIECE
 from conformance.scenarios.choices import Seeded
 from conformance.scenarios.scenario import Brief, Scenario, Witness
-from conformance.scenarios.workloads.mixing import Scale, draw_rows, ends_of, stopping, traffic
+from conformance.scenarios.workloads.mixing import (
+    OF_DEFAULT,
+    Scale,
+    draw_rows,
+    ends_of,
+    stopping,
+    traffic,
+)
 
 _SMALL = Scale(
     first=13, second=5, groups=(1, 3), longest=33, limits=(3, 12), lasting=30, emptied=True
@@ -23,7 +30,7 @@ _LARGE = Scale(
     first=29, second=5, groups=(10, 12), longest=40, limits=(7, 13), lasting=18, one_padded=True
 )
 # All at once: more than a function takes into one batch.
-_WHOLE = replace(_LARGE, second=13)
+_WHOLE = replace(_LARGE, second=13, one_padded=False)
 _SEVERAL = 3  # steps
 _QUEUES = frozenset({Capability.SLOTS, Capability.LATE_JOIN})
 _LEAVES = _QUEUES | {Capability.CANCEL, Capability.STAGES}
@@ -45,7 +52,8 @@ def _mixed(brief: Brief, name: str, number: int, scale: Scale, options: EngineOp
     # One call that inserts no row with stop sequences of its own.
     by_engine = rows[scale.first :]
     if brief.capabilities >= _DEFAULT_STOPS:
-        options = ends_of(brief, [row for row in by_engine if row.max_tokens > 3][:2], options)
+        others = [row for at, row in enumerate(by_engine) if at != OF_DEFAULT]
+        options = ends_of(brief, [row for row in others if row.max_tokens > 3][:2], options)
     given = {row.request_id for row in by_engine}
     stops = Capability.STOP in brief.capabilities
     ends = [stopping(brief, choices, options, given)] if stops else []
