@@ -177,6 +177,7 @@ class ManagedEngine(ServedEngine):
             if _REFUSAL in str(error):
                 raise Unsupported(str(error)) from error
             raise
+        self._check_loaded()
         self._log_at = len(self._server.log())
         self._steps = Steps(self._server.folder) if self._options.counted else None
         self._hits_at = planting.hits_of(self._server.folder, len(self._planted))
@@ -294,10 +295,14 @@ class ManagedEngine(ServedEngine):
             return (
                 f"the server ended with exit code {code}: {last_traceback(log) or last_line(log)}"
             )
-        found = last_traceback(log, aside=(*_OF_LEAVING, *_OF_OTHERS)) or last_traceback(log)
-        if _REFUSAL in found:  # the port answers, but no model was loaded
-            raise Unsupported(found)
-        return found
+        self._check_loaded()
+        return last_traceback(log, aside=(*_OF_LEAVING, *_OF_OTHERS)) or last_traceback(log)
+
+    def _check_loaded(self) -> None:
+        """Raise if the library refused the model, whose server's port answers all the same."""
+        log = self._server.log()
+        if _REFUSAL in log:
+            raise Unsupported(last_traceback(log, aside=(*_OF_LEAVING, *_OF_OTHERS)))
 
     def complaint(self) -> str:
         """See ``ServedEngine.complaint``: complaints about clients that left do not count."""
