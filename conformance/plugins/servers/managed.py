@@ -34,6 +34,7 @@ from conformance.plugins.servers.planting import Steps, kept
 from conformance.plugins.servers.process import (
     ManagedServer,
     Pool,
+    ServerError,
     last_line,
     last_traceback,
     start,
@@ -48,6 +49,7 @@ _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERE
 _END_SECONDS = 1.0
 # Exceptions of connections whose server no longer generates: none of them is why.
 _OF_OTHERS = ("RuntimeError: generation thread",)
+_REFUSAL = "The model does not support"  # of mlx-lm, for models that are not divided
 # Exceptions for a client's closed connection.
 _OF_LEAVING = ("BrokenPipeError", "ConnectionResetError", "asyncio.exceptions.CancelledError")
 
@@ -169,7 +171,13 @@ class ManagedEngine(ServedEngine):
                 "name it: --engine http --url"
             )
         self._planted = tuple(planting.wanted())
-        self._server = servers().get(self._key, self._start)
+        try:
+            self._server = servers().get(self._key, self._start)
+        except ServerError as error:
+            if _REFUSAL in str(error):
+                raise Unsupported(str(error)) from error
+            raise
+        self._check_loaded()
         self._log_at = len(self._server.log())
         self._steps = Steps(self._server.folder) if self._options.counted else None
         self._hits_at = planting.hits_of(self._server.folder, len(self._planted))
@@ -277,6 +285,9 @@ class ManagedEngine(ServedEngine):
         """How its process ended, or the last traceback in its log since this engine began.
 
         Tracebacks that follow from another one, or from a client that left, come last.
+
+        Raises:
+            Unsupported: the library does not serve this model in this way.
         """
         log = self._server.log()[self._log_at :]
         # A broken connection is noticed before the end of the process at its other end.
@@ -284,7 +295,14 @@ class ManagedEngine(ServedEngine):
             return (
                 f"the server ended with exit code {code}: {last_traceback(log) or last_line(log)}"
             )
+        self._check_loaded()
         return last_traceback(log, aside=(*_OF_LEAVING, *_OF_OTHERS)) or last_traceback(log)
+
+    def _check_loaded(self) -> None:
+        """Raise if the library refused the model, whose server's port answers all the same."""
+        log = self._server.log()
+        if _REFUSAL in log:
+            raise Unsupported(last_traceback(log, aside=(*_OF_LEAVING, *_OF_OTHERS)))
 
     def complaint(self) -> str:
         """See ``ServedEngine.complaint``: complaints about clients that left do not count."""

@@ -170,7 +170,7 @@ def _await(server: ManagedServer, health: str, seconds: float) -> None:
         if server.code is not None:
             raise ServerError(
                 f"the server ended with exit code {server.code} before it answered: "
-                f"{last_line(server.log())}"
+                f"{last_traceback(server.log()) or last_line(server.log())}"
             )
         with contextlib.suppress(httpx2.HTTPError):
             status = get(server.url + health, _ASK_SECONDS).status_code
