@@ -30,7 +30,7 @@ def test_servers_play_these_and_no_rung_of_the_ladder():
 
 def brief_of_all():
     return Brief(
-        (5, 2000), None, bounded=False, seed=0, capabilities=EVERYTHING,
+        (5, 250), None, bounded=False, seed=0, capabilities=EVERYTHING,
         probes=tuple(malformed.KINDS), modalities=("text", "image"), sizes={"image": ((8, 8),)},
         heads=lambda: frozenset({64}),
         solo=lambda request, _: Stream(tuple(range(200, 200 + request.max_tokens)), None),
