@@ -81,6 +81,8 @@ class ManagedEngine(ServedEngine):
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
         self._broken = False
+        # Whether requests had effects on the server that outlast them.
+        self._changed = False
         self._log_at = 0
         self._steps: Steps | None = None
         self._noted: list[ServedStep] = []
@@ -184,13 +186,16 @@ class ManagedEngine(ServedEngine):
         return self._server.url
 
     def close(self) -> None:
-        """See ``ServedEngine.close``; not reused if it failed, kept prefixes or was counted."""
+        """See ``ServedEngine.close``; not reused if it failed, kept prefixes or was counted.
+
+        Nor if requests have changed it.
+        """
         super().close()
         after = planting.hits_of(self._server.folder, len(self._planted))
         for (_, hits), begin, end in zip(self._planted, self._hits_at, after, strict=True):
             hits.count += end - begin
         kept = self._options.prefix_caching is not None or self._options.counted
-        if self._broken or self._hung or kept:
+        if self._broken or self._hung or kept or self._changed:
             servers().discard(self._key)
 
     def step(self) -> StepOutput:

@@ -171,6 +171,7 @@ class MlxVlmServer(ManagedEngine):
         asked.body["context_management"] = []
         number = request.asked.adapter if request.asked is not None else 0
         if number and number != self._options.adapter:
+            self._changed = True  # later requests get it, too: server-adapter-of-another-client
             asked.body["adapter_path"] = str(self._adapter(self._server.folder, number))
         if request.media:
             content: list[dict[str, Any]] = []

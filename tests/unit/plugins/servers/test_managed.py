@@ -163,3 +163,14 @@ def test_how_far_a_prompt_is_comes_from_the_log(kind, line):
     assert made.prefilled(["cccccc", "dddddd"]) is None  # of equal length
     made._server = SimpleNamespace(log=lambda: line.format(5, 5))
     assert made.prefilled(["bbbbb"]) == {}
+
+
+def test_a_server_that_keeps_a_clients_adapter_is_not_used_again(tmp_path):
+    made = engine(MlxVlmServer)
+    made._server, made._changed = SimpleNamespace(folder=tmp_path), False
+    (tmp_path / "adapter1").mkdir()
+    made.question(Request("plain", (5,), 3), streamed=True)
+    assert not made._changed
+    asked = made.question(Request("a", (5,), 3, asked=Asked(adapter=1)), streamed=True)
+    assert asked.body["adapter_path"] == str(tmp_path / "adapter1")
+    assert made._changed

@@ -64,7 +64,7 @@ class RefusesSchemas(Served):
     ("kind", "name", "reason"),
     [
         (OneModel, "served_models", "names no model beside small"),
-        (NoSchemas, "served_schemas", "response_format is ignored: 'w"),
+        (NoSchemas, "served_schemas", "response_format is ignored: '"),
         (RefusesSchemas, "served_schemas", "response_format is refused: HTTP 400"),
     ],
 )
@@ -99,11 +99,11 @@ FOUND = {
     served.Garbles: (("served_alone",), "not an answer of the API"),
     served.CutsStreams: (("served_together", "ragged"), "finish"),
     served.SaysHtml: (("served_alone",), "the answer to a right request"),
-    served.ConstrainsOthers: (("served_schemas", "in_one_batch"), "output token"),
+    served.ConstrainsOthers: (("served_schemas", "in_one_batch"), "word 1 is"),
     served.KeepsConstraint: (("served_schemas", "in_turn"), "output token"),
     served.LosesConstraint: (("served_schemas", "in_one_batch"), "an answer to a JSON schema"),
     served.KeepsModel: (("served_models",), "other tokens of the other model"),
-    served.LoadsNothing: (("served_models", "while_one_answers"), "output token"),
+    served.LoadsNothing: (("served_models", "while_one_answers"), "word 0 is"),
     served.KeepsSystem: (("served_systems",), "answers that differ"),
     served.KeepsMemory: (("served_flood",), "memory that the server kept"),
     served.SaysInFlight: (("served_alone",), "requests in flight"),
