@@ -99,7 +99,7 @@ FOUND = {
     served.Garbles: (("served_alone",), "not an answer of the API"),
     served.CutsStreams: (("served_together", "ragged"), "finish"),
     served.SaysHtml: (("served_alone",), "the answer to a right request"),
-    served.ConstrainsOthers: (("served_schemas", "in_one_batch"), "word 1 is"),
+    served.ConstrainsOthers: (("served_schemas", "in_one_batch"), "word 0 is|word 1 is"),
     served.KeepsConstraint: (("served_schemas", "in_turn"), "output token"),
     served.LosesConstraint: (("served_schemas", "in_one_batch"), "an answer to a JSON schema"),
     served.KeepsModel: (("served_models",), "other tokens of the other model"),
