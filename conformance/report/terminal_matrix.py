@@ -22,7 +22,7 @@ _STYLES = {
     Verdict.TIE: "cyan",
     Verdict.UNSUPPORTED: "bright_black",
 }
-MOST_LINES = 5
+MOST_LINES = 6
 LEAST_LETTERS = 3
 """With this many letters per line, every scenario name of the ladder fits."""
 
@@ -132,7 +132,7 @@ def _broken(words: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-# Names of columns in narrow heads: each name broken into at most five lines ----------------------
+# Names of columns in narrow heads: each name broken into at most six lines ----------------------
 
 
 def letters_for(names: Sequence[str], room: int) -> int:

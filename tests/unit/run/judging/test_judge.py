@@ -97,11 +97,11 @@ EXPECTED = {
     "LosesTokenBetweenPieces": (Verdict.DIVERGED, PIECES),
     "ForgetsBound": (Verdict.DIVERGED, {"window"}),
     "SharesExtractedCache": (Verdict.DIVERGED, {"prompt_cache"}),
-    "KeepsFirstSampler": (Verdict.DIVERGED, {"samplers"}),
-    "ShiftsProcessors": (Verdict.DIVERGED, {"samplers", "structured"}),
+    "KeepsFirstSampler": (Verdict.DIVERGED, {"samplers", "prompt_cache"}),
+    "ShiftsProcessors": (Verdict.DIVERGED, {"samplers", "structured", "prompt_cache"}),
     "MovesGrammarsLate": (Verdict.DIVERGED, {"structured"}),
-    "StopsLate": (Verdict.PROTOCOL, {"stop_sequences", "early_finish"}),
-    "StopsWithHalf": (Verdict.PROTOCOL, {"stop_sequences"}),
+    "StopsLate": (Verdict.PROTOCOL, {"stop_sequences", "early_finish", "prompt_cache"}),
+    "StopsWithHalf": (Verdict.PROTOCOL, {"stop_sequences", "prompt_cache"}),
     "AcceptsInvalid": (Verdict.PROTOCOL, {"invalid"}),
     "RefusesUnclearly": (Verdict.PROTOCOL, {"invalid"}),
     "HalfAppliesInvalid": (Verdict.PROTOCOL, {"invalid"}),
@@ -121,7 +121,7 @@ EXPECTED = {
 # What has no ingredient in a workload: media in pieces, bounds, caches that are quantized or
 # extracted, grammars, invalid calls, threads, a release of all rows but a padded one.
 NOT_IN_WORKLOADS = {
-    *("CutsImages", "ForgetsBound", "MixesScales"),
+    *("CutsImages", "ForgetsBound"),
     *("SharesExtractedCache", "MovesGrammarsLate", "AcceptsInvalid", "RefusesUnclearly"),
     *("HalfAppliesInvalid", "WaitsForWholePrefill", "SaysUnsupported", "CrashesOnOtherThread"),
     "CountsColumnsAlone",
