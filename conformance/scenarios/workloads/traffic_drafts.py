@@ -40,7 +40,7 @@ _FIRST, _SECOND = 6, 5
 _LONGEST = 29
 _LIMITS = (5, 15)
 _LASTING = 24
-_DRAWN, _RANDOM = 48, Sampler(RANDOM, {"temp": 1.0})
+_DRAWN, _RANDOM = 48, Sampler(RANDOM, {"temp": 1.5})
 
 
 def _traffic_drafts(brief: Brief) -> list[Schedule]:
