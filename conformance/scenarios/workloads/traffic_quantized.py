@@ -48,5 +48,10 @@ TRAFFIC_QUANTIZED = Scenario(
         }
     ),
     _traffic_quantized,
-    (quantized(), row_joins(), row_leaves(), seen.rows_together(8)),
+    (
+        quantized(),
+        row_joins(),
+        row_leaves(),
+        seen.rows_together(5).shown_in("uniform_8_*"),
+    ),
 )

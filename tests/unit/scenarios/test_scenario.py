@@ -329,7 +329,7 @@ PROOFS = {
         "a quantized cache": NOT_QUANTIZED,
         "a row that leaves a quantized batch": ONE_BY_ONE,
         "a row that joins a quantized batch": ONE_BY_ONE,
-        "8 rows in one decode call": ONE_BY_ONE,
+        "5 rows in one decode call": ONE_BY_ONE,
     },
     "cost_positions": {
         "a prompt beside one of a hundred times its length, in pieces": Fake(
