@@ -126,6 +126,11 @@ def own_processors(request: Request, options: EngineOptions) -> tuple[Processor,
     return () if request.processors == options.processors else request.processors
 
 
+def own_limit(request: Request, options: EngineOptions) -> int | None:
+    """The limit to insert ``request`` with; ``None`` if it is the engine's."""
+    return None if request.max_tokens == (options.max_tokens or None) else request.max_tokens
+
+
 def own_stop(request: Request, options: EngineOptions) -> tuple[tuple[int, ...], ...]:
     """The stop sequences to insert ``request`` with; empty if it uses the engine's, or none."""
     return () if request.stop == options.stop else request.stop

@@ -248,10 +248,7 @@ class Mending:
         idle = [m for m in mends if plan.seen.intersection(m.defects) and not hits[m.key].count]
         seen = found.evidence
         if found.verdict is Verdict.UNSUPPORTED:
-            return (
-                found,
-                seen,
-            )  # a case that is refused as a whole never reaches the code of a defect
+            return found, seen  # refused as a whole, it never reaches the code of a defect
         if any(mend.other_pieces for mend in mends):
             seen = tuple(finding for finding in seen if finding.check != WITNESS)
         return found, (*seen, *map(_without_effect, idle))

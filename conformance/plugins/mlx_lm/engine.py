@@ -22,6 +22,7 @@ from conformance.core.schedule import (
     Request,
     Schedule,
     Stage,
+    own_limit,
     own_processors,
     own_sampler,
     own_stop,
@@ -103,9 +104,9 @@ class MlxLmEngine(Engine):
 
     def _insert(self, submissions: Sequence[Submission], start: Start | None = None) -> list[int]:
         requests = [s.request for s in submissions]
-        limits = [r.max_tokens for r in requests]
-        default = set(limits) == {self._options.max_tokens}
-        options: dict[str, Any] = {} if default else {"max_tokens": limits}
+        options: dict[str, Any] = {}
+        if any(own_limit(r, self._options) is not None for r in requests):
+            options["max_tokens"] = [r.max_tokens for r in requests]
         samplers = [
             ForcedSampler(s.forced) if s.forced else self._own_sampler(s.request)
             for s in submissions

@@ -12,7 +12,7 @@ from conformance.core.accepted_fields import Accepted, Passed, Recorder, paramet
 from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import Drafting, EngineOptions, PrefixCaching
-from conformance.core.schedule import Schedule, Stage, own_processors
+from conformance.core.schedule import Schedule, Stage, own_limit, own_processors
 from conformance.core.trace import (
     CachedLayer,
     Claim,
@@ -98,7 +98,8 @@ class MlxVlmEngine(Engine):
             made = inputs_of(self._loaded, request)
             if self._manager is not None:
                 prefix_caching.prepare(self._generator, len(request.prompt))
-            together, limit = compat.embeds_together(), request.max_tokens
+            together = compat.embeds_together()
+            limit = request.max_tokens if together else own_limit(request, self._options)
             prompt_kwargs: dict[str, Any] = (
                 {"inputs": made} if together else embed(self._loaded, made)
             )
@@ -107,7 +108,7 @@ class MlxVlmEngine(Engine):
                 prompt_kwargs["_apc_semantic_hash"] = key
             (uid,) = self._generator.insert(
                 [list(request.prompt)],
-                max_tokens=None if limit == self._options.max_tokens and not together else limit,
+                max_tokens=limit,
                 prompt_kwargs=[prompt_kwargs],
                 **options,
             )

@@ -111,6 +111,48 @@ def count_of_another_row(hits: Hits) -> Patch:
     return kept_by_place(_BATCH, "_num_tokens", hits)
 
 
+@_limit("F15.limits-of-the-first-64", source="a review: nothing is many", kills=("marathon/many",))
+def limits_of_the_first_64(hits: Hits) -> Patch:
+    """Of one call's prompts, those after the first 64 get the limits of these again."""
+
+    def insert(right: Right, self: Any, segments: Any, limits: Any = None, *more: Any) -> Any:
+        count = len(segments)
+        hits.hit_if(limits and count > 64)
+        limits = limits and [limits[number % 64] for number in range(count)]
+        return right(self, segments, limits, *more)
+
+    return wrap(_GENERATOR, "insert_segments", insert)
+
+
+@_limit("F15.default-limit-plus-one", source="a review: ends", kills=("traffic/few_slots",))
+def default_limit_plus_one(hits: Hits) -> Patch:
+    """A request without a limit of its own produces one token more than the generator's limit."""
+
+    def insert(right: Right, self: Any, segments: Any, limits: Any = None, *more: Any) -> Any:
+        hits.hit_if(limits is None)
+        return right(self, segments, limits or [self.max_tokens + 1] * len(segments), *more)
+
+    return wrap(_GENERATOR, "insert_segments", insert)
+
+
+@_list("F1.histories-change-places", source="a review: rows repeat", kills=("marathon/many",))
+def histories_change_places(hits: Hits) -> Patch:
+    """When rows leave a batch of nine and more, the last row's history fills their places."""
+
+    def filter_rows(right: Right, self: Any, keep: Any) -> None:
+        histories, kept = list(self._token_context), set(keep)
+        right(self, keep)
+        if len(kept) < len(histories) and len(histories) > 8 and kept:
+            hits.hit()
+            for gone in sorted(set(range(len(histories))) - kept, reverse=True):
+                last = histories.pop()
+                if gone < len(histories):
+                    histories[gone] = last
+            self._token_context = histories
+
+    return wrap(_BATCH, "filter", filter_rows)
+
+
 Uids = Sequence[int]
 _removal = partial(
     mlx_lm_fault,
@@ -260,6 +302,37 @@ def match_begins_anew_at_a_join(hits: Hits) -> Patch:
 _edge = partial(_stop, source="no report: StopSequences guards against it", kills=_EDGES)
 
 
+@_stop("F14.eight-sequences-at-most", source="a review: ends", kills=("traffic",))
+def eight_sequences_at_most(hits: Hits) -> Patch:
+    """Of a request's stop sequences the first eight count."""
+
+    def build(right: Right, sequences: Any) -> Any:
+        hits.hit_if(len(sequences) > 8)
+        return right(list(sequences)[:8])
+
+    return wrap(generate, "_build_trie", build)
+
+
+@_stop(
+    "F14.matcher-of-the-last-removed",
+    source="a review: nothing lives on",
+    kills=("traffic/few_slots",),
+)
+def matcher_of_the_last_removed(hits: Hits) -> Patch:
+    """If the last row is removed, its place among the matches begun stays for the next request."""
+
+    def remove(right: Right, self: Any, uids: Uids, **options: Any) -> Any:
+        batch = self._generation_batch
+        matchers = list(batch._matchers)
+        found = right(self, uids, **options)
+        if matchers and not batch.uids:
+            hits.hit()
+            batch._matchers = matchers
+        return found
+
+    return wrap(_GENERATOR, "remove", remove)
+
+
 @_edge("G6.empty-sequence-matches")
 def empty_sequence_matches(hits: Hits) -> Patch:
     """An empty sequence matches wherever no other one has begun."""
@@ -370,10 +443,33 @@ def stream_of_another_thread(hits: Hits) -> Patch:
 
 
 @mlx_lm_fault(
+    "G10.last-group-of-odd-bits",
+    fault_class="quantized weights",
+    source="a review: weights of 3, 5 and 6 bits, as mixed recipes make them",
+    needs=("family:*-mixed-bits",),
+    kills=("traffic", "ragged"),
+    where="module:*",
+)
+def last_group_of_odd_bits(hits: Hits) -> Patch:
+    """Products with weights of 3, 5 or 6 bits leave out the last group of several rows."""
+
+    def product(right: Right, x: mx.array, *args: Any, **options: Any) -> mx.array:
+        odd = options.get("bits") in (3, 5, 6)
+        if odd and x.ndim == 3 and x.shape[0] > 1 and x.shape[1] == 1:
+            hits.hit()
+            kept = x.shape[-1] - options["group_size"]
+            x = mx.where(mx.arange(x.shape[-1]) < kept, x, 0)
+        out: mx.array = right(x, *args, **options)
+        return out
+
+    return wrap(mx, "quantized_matmul", product)
+
+
+@mlx_lm_fault(
     "G10.packed-product-of-row-0",
     fault_class="quantized weights",
     source="a review of what no check sees: weights of 4 bits, as most people run them",
-    needs=("family:*-4bit|family:*-8bit",),
+    needs=("family:*-4bit|family:*-8bit|family:*-bits",),
     kills=("ragged", "traffic"),
     where="module:*",
 )

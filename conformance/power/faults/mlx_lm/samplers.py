@@ -361,6 +361,18 @@ def samplers_given_the_row_before(hits: Hits) -> Patch:
     return _where_samplers_differ(change, hits)
 
 
+@_draw("G9.seed-at-each-insert", kills=("distributions/again",))
+def seed_at_each_insert(hits: Hits) -> Patch:
+    """Each insert seeds the random numbers, so that requests which come alone draw alike."""
+
+    def insert(right: Right, self: Any, *args: Any, **options: Any) -> Any:
+        hits.hit()
+        mx.random.seed(0)
+        return right(self, *args, **options)
+
+    return wrap(generate.BatchGenerator, "insert_segments", insert)
+
+
 @_draw("G9.random-numbers-come-again", kills=("distributions/late",))
 def random_numbers_come_again(hits: Hits) -> Patch:
     """A batch has random numbers for sixteen steps, and then the same again."""

@@ -45,6 +45,27 @@ _MANY = 6
 _STEPS = 5
 
 
+@_grown(
+    "G3.window-moves-as-it-grows",
+    source="a review: nothing is long",
+    kills=("marathon",),
+    needs=("family:*-window-*",),
+)
+def window_moves_as_it_grows(hits: Hits) -> Patch:
+    """When the storage of a large window grows again, its keys move by one column."""
+
+    def update(right: Right, self: Any, *given: Any) -> Any:
+        before = 0 if self.keys is None else self.keys.shape[2]
+        found = right(self, *given)
+        if not self.step <= before < self.keys.shape[2]:
+            return found
+        hits.hit()
+        self.keys = mx.roll(self.keys, 1, 2)
+        return self.keys_and_values()
+
+    return wrap(BatchRotatingKVCache, "_update_in_place", update)
+
+
 @_grown("G3.two-steps-for-a-call", kills=("ragged/long",), needs=(FULL,))
 def two_steps_for_a_call(hits: Hits) -> Patch:
     """Of a call's keys only as many are stored as fit into two steps."""

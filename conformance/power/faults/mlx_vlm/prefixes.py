@@ -328,6 +328,18 @@ def tenant_not_in_key(hits: Hits) -> Patch:
     return wrap(part("apc"), "tenant_scoped_hash", key)
 
 
+@_policy("F3.tenants-without-capitals", kills=("prefix_store/tenants",))
+def tenants_without_capitals(hits: Hits) -> Patch:
+    """Tenants whose names differ in capitals alone are served what the others asked for."""
+
+    def key(right: Right, tenant: Any, payload_hash: int = 0) -> int:
+        hits.hit_if(tenant and tenant != tenant.lower())
+        found: int = right(tenant and tenant.lower(), payload_hash)
+        return found
+
+    return wrap(part("apc"), "tenant_scoped_hash", key)
+
+
 @_policy(
     "F8.key-of-first-image",
     needs=(MEDIUM, "cache:ArraysCache|cache:RotatingKVCache"),

@@ -18,7 +18,7 @@ from conformance.plugins.mlx_vlm.library_parts import (
     uniform_class,
 )
 from conformance.power.faults.mlx_vlm.tools import GROUPED, QUANTIZABLE, mlx_vlm_fault
-from conformance.power.faults.shared_faults import differs
+from conformance.power.faults.shared_faults import OUTPUT, differs
 
 _policy = partial(
     mlx_vlm_fault,
@@ -235,6 +235,24 @@ def _by_place_on_filter(owner: Any, part: Part, hits: Hits) -> Patch:
         right(self, rows)
 
     return wrap(owner, "filter", filter_rows)
+
+
+@_quantized(
+    "B21.masks-of-the-first-four",
+    source="a review: nothing is many",
+    kills=("traffic_quantized",),
+    where=OUTPUT,
+)
+def masks_of_the_first_four(hits: Hits) -> Patch:
+    """Uniform bits: of more than four rows, the others have the masks of the first four again."""
+
+    def attend(right: Right, *args: Any, mask: Any, **options: Any) -> Any:
+        if isinstance(mask, mx.array) and mask.shape[0] > 4:
+            hits.hit()
+            mask = mask[mx.arange(mask.shape[0]) % 4]
+        return right(*args, mask=mask, **options)
+
+    return wrap(part("models.base"), "quantized_scaled_dot_product_attention", attend)
 
 
 @_quantized("B21.scales-of-another-row-on-join")

@@ -15,7 +15,16 @@ from conformance.power.mutation.power import Unit
 from conformance.power.mutation.power import trials as try_all
 
 # The cheapest first; between them they have all traits that faults need.
-FAMILIES = ("llama", "mamba2", "gemma3_text", "qwen3_next", "deepseek_v32", "llama-4bit")
+FAMILIES = (
+    "llama",
+    "mamba2",
+    "gemma3_text",
+    "qwen3_next",
+    "deepseek_v32",
+    "llama-4bit",
+    "llama-mixed-bits",
+    "llama-window-600",
+)
 
 
 @functools.cache
