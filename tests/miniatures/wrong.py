@@ -340,6 +340,17 @@ class KeepsFirstSampler(ContinuousBatching):
         return super().decode_step()
 
 
+class SharesSeeds(ContinuousBatching):
+    """Rows with samplers of their own all draw from the seed of the first of them."""
+
+    def decode_step(self):
+        choosers = [row.chooser for row in self.decode]
+        seeded = [c for c in choosers if c.sampler and c.sampler.kind == "seeded"]
+        for chooser in seeded:
+            chooser.sampler = seeded[0].sampler
+        return super().decode_step()
+
+
 class ShiftsProcessors(ContinuousBatching):
     """When a request joins, the rows' lists of processors move by one row."""
 
@@ -378,6 +389,21 @@ class StopsWithHalf(ContinuousBatching):
         if row.produced[-1] in {stop[0] for stop in row.request.stop if stop}:
             return FinishReason.STOP
         return super().reason(row)
+
+
+class FollowsOneSequence(ContinuousBatching):
+    """While a stop sequence is half complete, no other one is looked for."""
+
+    def reason(self, row):
+        begun = matched = None
+        for token in row.produced:
+            if begun is None or token != begun[matched]:
+                begun = next((stop for stop in row.request.stop if stop[:1] == (token,)), None)
+                matched = 0
+            matched = None if begun is None else matched + 1
+            if begun is not None and matched == len(begun):
+                return FinishReason.STOP
+        return FinishReason.LENGTH if len(row.produced) == row.request.max_tokens else None
 
 
 class AcceptsInvalid(ContinuousBatching):
@@ -515,10 +541,12 @@ WRONG = (
     ForgetsBound,
     SharesExtractedCache,
     KeepsFirstSampler,
+    SharesSeeds,
     ShiftsProcessors,
     MovesGrammarsLate,
     StopsLate,
     StopsWithHalf,
+    FollowsOneSequence,
     AcceptsInvalid,
     RefusesUnclearly,
     HalfAppliesInvalid,
