@@ -80,10 +80,7 @@ class BehindKnown:
 
     Attributes:
         cases: all such cases of a run.
-        mended: cases that are right with their known defects mended.
-        in_part: mended cases whose failed schedules were not all rerun with mends.
-        failed: the failed schedules of these cases.
-        unplayed: the failed schedules that were not rerun with mends.
+        mended: cases that are right with their known defects mended, in all failed schedules.
         hiding: entries without a mend, with the number of their cases, the largest first.
         alone: other cases, run only with their known defects mended.
     """
@@ -91,9 +88,6 @@ class BehindKnown:
     cases: int
     mended: int
     hiding: tuple[tuple[str, int], ...]
-    in_part: int = 0
-    failed: int = 0
-    unplayed: int = 0
     alone: int = 0
 
     @property
@@ -116,17 +110,8 @@ class BehindKnown:
         if not self.cases:
             return ""
         text = f"known defects show in {count(self.cases, 'case')}, {self.mended} right once mended"
-        if not (self.hidden or self.in_part):
-            return f"{text}: a new defect behind them would be seen"
-        if self.in_part:
-            played = self.failed - self.unplayed
-            text += (
-                f" ({self.in_part} of them in part: {played} of {self.failed} failed schedules "
-                f"played mended; behind the other {self.unplayed} a new defect would not be seen, "
-                "--tier full plays more)"
-            )
         if not self.hidden:
-            return text
+            return f"{text}: a new defect behind them would be seen"
         names = listed([name for name, _ in self.hiding], _HIDING)
         without = f" (no mend: {names})" if names else ""
         return f"{text}; behind the other {self.hidden} a new one would not be seen{without}"
@@ -137,29 +122,23 @@ def behind_known(results: Sequence[CaseResult]) -> BehindKnown:
     known = [r for r in results if r.known and r.verdict is not Verdict.UNSUPPORTED]
     known = [r for r in known if r.expected and not r.verdict.good]
     hiding = Counter(name for result in known for name in result.unmended)
-    right = [result for result in known if result.right_once_mended]
-    in_part = [(_failed(result), left) for result in right if (left := unplayed(result))]
+    right = [result for result in known if result.right_once_mended and not _unplayed(result)]
     return BehindKnown(
         len(known),
         len(right),
         tuple(sorted(hiding.items(), key=lambda item: (-item[1], item[0]))),
-        in_part=len(in_part),
-        failed=sum(len(failed) for failed, _ in in_part),
-        unplayed=sum(len(left) for _, left in in_part),
         alone=sum(result.mended_alone for result in results),
     )
 
 
-def unplayed(result: CaseResult) -> list[str]:
+def _unplayed(result: CaseResult) -> set[str]:
     """The failed schedules of a case that were not rerun with its defects mended.
 
     If no schedule could be run as released, all are rerun. A refused schedule has nothing behind
     it.
     """
     mended = result.mended.schedules if result.mended is not None else ()
-    return [name for name in _failed(result) if name not in mended] if mended else []
-
-
-def _failed(result: CaseResult) -> list[str]:
+    refused = {f.schedule for f in result.evidence if f.verdict is Verdict.UNSUPPORTED}
     nothing_behind = (Verdict.EXACT, Verdict.TIE, Verdict.UNSUPPORTED)
-    return [s.name for s in result.schedules if s.verdict not in nothing_behind]
+    failed = {s.name for s in result.schedules if s.verdict not in nothing_behind}
+    return failed - refused - set(mended) if mended else set()

@@ -22,7 +22,6 @@ from conformance.run.behind_unmended import behind_unmended
 from conformance.run.judging.judge import worst
 from conformance.run.judging.witnessed import WITNESS
 from conformance.run.session import Session
-from conformance.run.tiers import WHOLE
 from conformance.scenarios.workloads import is_workload
 
 CHECK = "mends"
@@ -70,8 +69,7 @@ class Mending:
         """``result`` with the result of the case with its defects mended.
 
         Only failed schedules are rerun, and of these only those for which each entry that claims
-        them has a mend: the others would stay hidden. Tiers other than the full ladder rerun one
-        schedule for each entry.
+        them has a mend: the others would stay hidden.
 
         Args:
             result: the judged result of the case as released.
@@ -196,9 +194,6 @@ class Mending:
         lacking = {entry.id for entry in entries if not mends[entry.id]}
         schedules, hiding = _split(result, entries, lacking)
         used = [entry for entry in entries if entry.id not in lacking]
-        failed = schedules
-        if self._session.tier is not WHOLE:
-            schedules = _cheapest(result, used, schedules)
         shown = {entry.id for entry in used if _claims_any(entry, result, schedules)}
         unknown = not result.schedules and lacking  # the hidden schedule is unknown
         if not shown or unknown or (result.schedules and not schedules):
@@ -207,7 +202,7 @@ class Mending:
         used += [entry for entry in also if entry.id in more]
         chosen = _unique(mend for entry in used for mend in (mends | more)[entry.id])
         # If schedules were left out, a mend's effect may be in those; a workload need not show all.
-        partly = result.left_out or schedules != failed or is_workload(result.scenario)
+        partly = result.left_out or is_workload(result.scenario)
         seen = frozenset(() if partly else shown)
         named = (name for entry in used for name in (entry.id, *entry.hides(family)))
         mended = dict.fromkeys(named)
@@ -304,23 +299,6 @@ def _refused(result: CaseResult) -> set[str]:
     """The schedules that the library refuses as released, possibly in addition to a defect."""
     found = (f for f in result.evidence if f.verdict is Verdict.UNSUPPORTED and not f.mended)
     return {finding.schedule for finding in found}
-
-
-def _cheapest(
-    result: CaseResult, entries: Sequence[Defect], failed: tuple[str, ...]
-) -> tuple[str, ...]:
-    """For each entry, the fastest of the failed schedules; some serve several entries.
-
-    A schedule that is also refused is used only if there is no other.
-    """
-    refused = _refused(result)
-    cost = {s.name: (s.name in refused, s.seconds) for s in result.schedules}
-    chosen: list[str] = []
-    for entry in entries:
-        claimed = [name for name in failed if entry.claims(result.scenario, name)]
-        if claimed and not set(claimed) & set(chosen):
-            chosen.append(min(claimed, key=cost.__getitem__))
-    return tuple(name for name in failed if name in chosen)
 
 
 def _verdict(result: CaseResult, schedule: str) -> Verdict:

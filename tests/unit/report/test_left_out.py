@@ -78,9 +78,8 @@ def test_only_schedules_that_were_played_mended_are_said_to_hide_nothing():
     mended = MendedResult(Verdict.EXACT, ("a",), ("a",))
     part = known("one", mended=mended, schedules=failed)
     assert behind_known([part, known("two", mended=MENDED_RIGHT)]).sentence == (
-        "known defects show in 2 cases, 2 right once mended (1 of them in part: 1 of 3 failed "
-        "schedules played mended; behind the other 2 a new defect would not be seen, --tier full "
-        "plays more)"
+        "known defects show in 2 cases, 1 right once mended; behind the other 1 a new one would "
+        "not be seen"
     )
 
 

@@ -14,7 +14,7 @@ from conformance.core.faults.patching import replace
 from conformance.core.mends import mend
 from conformance.core.verdict import CaseId, Verdict
 from conformance.run.mending import CHECK, Mending
-from conformance.run.tiers import WHOLE, Tier
+from conformance.run.tiers import WHOLE
 
 
 def entry(name, verdict, scenario="ragged", **changes):
@@ -219,11 +219,6 @@ def test_a_schedule_that_is_refused_beside_the_defect_is_not_played_again():
     assert refused == {"of_eight"} < wrong
     assert (found.mended.verdict, found.unmended) == (Verdict.EXACT, ())
     assert set(found.mended.schedules) == wrong - refused
-    quick = {"mends": [padding_is_masked], "engine": RefusesManyRows, "scenario": "early_finish"}
-    _, found = play(of_all, **quick, tier=Tier("quick", {}))
-    assert found.mended.verdict is Verdict.EXACT
-    assert len(found.mended.schedules) == 1
-    assert not refused & {*found.mended.schedules}
 
 
 def test_an_entry_about_nothing_but_what_is_refused_hides_it():
@@ -244,18 +239,6 @@ def test_only_schedules_whose_entries_all_have_a_mend_are_played():
     assert found.mended.schedules == ("ragged", "long")
     assert (found.mended.verdict, found.unmended) == (Verdict.EXACT, ("of-edges",))
     assert not found.right_once_mended
-
-
-def test_a_tier_that_is_not_the_whole_ladder_mends_one_schedule_of_each_entry():
-    of_long = entry("of-length", "diverged", "chunked", schedules={"chunked": ("long",)})
-    mends = [padding_is_masked, dataclasses.replace(padding_is_masked, defects=(of_long.id,))]
-    everywhere = entry("padding-attended", "diverged", "chunked")
-    _, found = play(everywhere, mends=mends, scenario="chunked", tier=Tier("default"))
-    assert len(found.mended.schedules) == 1
-    _, found = play(of_long, everywhere, mends=mends, scenario="chunked", tier=Tier("default"))
-    assert found.mended.schedules == ("long",)
-    _, found = play(of_long, everywhere, mends=mends, scenario="chunked")
-    assert {"long", "edges"} < set(found.mended.schedules)
 
 
 def test_single_streams_are_made_anew_where_they_are_wrong():
