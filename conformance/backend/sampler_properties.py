@@ -262,9 +262,12 @@ def _order_of_filters(module: ModuleType, many: mx.array, row: np.ndarray) -> It
 
 def _nucleus(module: ModuleType) -> Iterator[str]:
     """``top_p_sampling`` of unnormalised logits, with each number of axes."""
-    row = _drawn(5, rows=1)[0] + 3.0
-    many = mx.repeat(mx.array(row)[None], _DRAWS, axis=0)
-    for share, temperature in ((0.6, 0.8), (0.0, 1.5), (1.0, 1.0), (0.9, 2.0)):
+    likely = _drawn(5, rows=1)[0]
+    # Exponentials of the last two are zero and infinite.
+    cases = ((0.6, 0.8, 3.0), (0.0, 1.5, 3.0), (1.0, 1.0, 3.0), (0.9, 2.0, 3.0))
+    for share, temperature, shift in (*cases, (0.6, 1.0, -200.0), (0.6, 1.0, 200.0)):
+        row = likely + np.float32(shift)
+        many = mx.repeat(mx.array(row)[None], _DRAWS, axis=0)
         kept = top_p(row / temperature, share) if 0 < share < 1 else np.ones(row.shape, bool)
         probs = _softmax(np.where(kept, row / temperature, -np.inf))
         for shape in ((_DRAWS, row.size), (_DRAWS // 4, 4, row.size)):

@@ -6,7 +6,7 @@ import sys
 from click.testing import CliRunner
 from mlx_lm import sample_utils as lm
 from mlx_vlm import sample_utils as vlm
-from mlx_vlm.generate import ar
+from mlx_vlm.models import rope_utils
 
 from conformance.app.cli.main import group
 from conformance.power.properties.function_defects import load_function_defects
@@ -17,18 +17,18 @@ def call(*arguments):
 
 
 def test_properties_that_hold_are_listed():
-    done = call("--property", "draws: *")
+    done = call("--property", "mrope: *")
     assert done.exit_code == 0, done.output
-    assert "draws: keys" in done.output
+    assert "mrope: heads" in done.output
     assert "right" in done.output
     assert "samplers" not in done.output
 
 
 def test_one_that_does_not_hold_fails_with_its_sentence(monkeypatch):
-    monkeypatch.setattr(ar, "_position_seed", lambda seed, row, position: seed)
-    done = call("--library", "mlx_vlm", "--property", "draws: keys")
+    monkeypatch.setattr(rope_utils, "get_mrope_section", lambda **_: [1])
+    done = call("--library", "mlx_vlm", "--property", "mrope: settings")
     assert done.exit_code == 1
-    assert "mlx_vlm, draws: keys: " in done.output
+    assert "mlx_vlm, mrope: settings: " in done.output
 
 
 def test_a_known_defect_is_said_to_be_known_and_one_that_is_gone_fails(monkeypatch):
@@ -44,20 +44,25 @@ def test_a_known_defect_is_said_to_be_known_and_one_that_is_gone_fails(monkeypat
 
 def test_json_has_a_line_for_each_property(tmp_path):
     path = tmp_path / "found.jsonl"
-    assert call("--property", "penalties: *", "--json", str(path)).exit_code == 0
+    assert (
+        call(
+            "--property", "caches: chunks", "--property", "mrope: heads", "--json", str(path)
+        ).exit_code
+        == 0
+    )
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert [line["property"] for line in lines] == ["penalties: of tokens", "penalties: together"]
+    assert [line["property"] for line in lines] == ["caches: chunks", "mrope: heads"]
     assert {line["verdict"] for line in lines} == {"right"}
 
 
 def test_what_is_asked_for_and_not_tried_is_named(monkeypatch):
     """A module that cannot be imported leaves the others; a lost library of a glob is named."""
-    module = "conformance.power.properties.mlx_vlm.generator.draws"
+    module = "conformance.power.properties.mlx_vlm.budgets"
     monkeypatch.setitem(sys.modules, module, None)
-    done = call("--library", "mlx_vlm", "--property", "penalties: *")
+    done = call("--library", "mlx_vlm", "--property", "mrope: heads")
     assert done.exit_code == 1
-    assert "penalties: together" in done.output
-    assert "not tried: plugin 'mlx_vlm' is used without draws of conformance.power" in done.output
+    assert "mrope: heads" in done.output
+    assert "not tried: plugin 'mlx_vlm' is used without budgets of conformance.power" in done.output
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "conformance.plugins.mlx_vlm.library", None)
     done = call("--library", "mlx_*", "--property", "caches: room")

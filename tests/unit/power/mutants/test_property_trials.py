@@ -10,6 +10,7 @@ from conformance.power.mutants.targets import files_of, mutants_in
 from conformance.run.registry import build_registry
 
 FILE, STORE = "mlx_vlm/generate/ar.py", "mlx_vlm/apc.py"
+NAME = "budgets: of each row"
 MUTANT = ("_position_seed", "x ^= x >> 16", "x ^= x >> 17")
 
 
@@ -23,32 +24,17 @@ def properties():
     return all_properties(build_registry())
 
 
-@pytest.mark.parametrize(
-    ("function", "before", "after", "name"),
-    [
-        pytest.param(
-            "_position_seed",
-            "x = (int(seed) ^ 0x9E3779B9) & 0xFFFFFFFF",
-            "x = (int(seed) ^ 2654435770) & 0xFFFFFFFF",
-            "draws: keys",
-            marks=pytest.mark.nightly,
-        ),
-        (
-            "_left_pad_prompts",
-            "return mx.array([[0] * (max_length - len(p)) + p for p in prompts])",
-            "return mx.array([[0] * (max_length + len(p)) + p for p in prompts])",
-            "rows: put together",
-        ),
-    ],
-)
-def test_what_no_schedule_needs_is_detected(properties, function, before, after, name):
+def test_what_no_schedule_needs_is_detected(properties):
+    function = "GenerationBatch.next"
+    before = "forced_next_tokens[i] = criteria.pop_forced_token_id()"
+    after = "forced_next_tokens[i] = None"
     said = []
     trials = PropertyTrials(properties, lambda place, active: said.append((place, active)))
     found = mutant(function, before, after)
     kill = trials.kill("mlx_vlm", found, PutIn(found))
     assert kill is not None
-    assert (kill.case, kill.schedule, kill.checks) == (CASE, name, ("properties",))
-    assert said[-1][0].schedule == name
+    assert (kill.case, kill.schedule, kill.checks) == (CASE, NAME, ("properties",))
+    assert said[-1][0].schedule == NAME
     assert said[-1][1]
 
 

@@ -1,19 +1,14 @@
 """Properties of mlx-lm's own functions: what is known of them, and that they detect a defect."""
 
-import importlib
-
 import pytest
 from mlx_lm.models import cache
 
 from conformance.power.properties.mlx_lm import properties
 
-# The package has a function of that name.
-generate = importlib.import_module("mlx_lm.generate")
-OWN = {one.name: one for one in properties() if one.name.startswith(("kept", "caches", "steps"))}
+OWN = {one.name: one for one in properties() if one.name.startswith(("kept", "caches"))}
 # For each property that holds what is broken, where, and by what.
 BROKEN = {
     "caches: room": (cache.BatchKVCache, "step", 255),
-    "steps: who is padded": (generate, "max", lambda *of, **named: max(*of, **named) + 1),
 }
 
 
