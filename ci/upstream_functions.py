@@ -9,9 +9,12 @@ import importlib.metadata
 import json
 import sys
 
+import msgspec
+
 from conformance.checks.expectations import Defect, load_expectations
+from conformance.checks.expectations.bound_places import bound
 from conformance.checks.expectations.loading import OWN
-from conformance.checks.expectations.same_code import FILE, functions_of
+from conformance.checks.expectations.same_code import FILE
 from conformance.core.library_source import source_of
 
 
@@ -22,9 +25,10 @@ def main() -> int:
     if other:
         print(f"install a release of {', '.join(other)} that the entries name, not another one")
         return 1
-    found = {entry.id: functions_of(entry) for entry in entries}
+    found = {entry.id: bound(entry.where) for entry in entries}
     with_functions = {name: functions for name, functions in found.items() if functions}
-    (OWN / FILE).write_text(json.dumps(with_functions, indent=1, sort_keys=True) + "\n")
+    data = json.dumps(msgspec.to_builtins(with_functions), indent=1, sort_keys=True)
+    (OWN / FILE).write_text(data + "\n")
     print(f"{FILE}: functions of {len(with_functions)} of {len(entries)} known defects")
     print("without a function:", ", ".join(found.keys() - with_functions) or "none")
     return 0

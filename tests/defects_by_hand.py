@@ -28,7 +28,7 @@ def entry(name="lost-state", line=1, **changes):
         "families": ("mamba",),
         "package": "mlx-lm",
         "versions": ">=0.32.0,<=0.32.2",
-        "where": f"mlx_lm/models/mamba.py:{line}",
+        "where": f"mlx_lm.models.mamba:Mamba.__call__+{line}",
         "why": "The state is taken at the padded end. The row ends before it.",
         "verdicts": {"ragged": Verdict.DIVERGED},
     }

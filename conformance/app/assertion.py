@@ -220,7 +220,7 @@ def _known_cause(result: CaseResult, known: Expectations) -> str:
     """The known defects that a result shows, each with its place and the reason in a sentence."""
     ids = (result.known or "").split(", ")
     said = [
-        f"{entry.id} ({entry.where}): {' '.join(entry.why.split()).partition('. ')[0].rstrip('.')}"
+        f"{entry.id} ({entry.at}): {' '.join(entry.why.split()).partition('. ')[0].rstrip('.')}"
         for entry in known.defects
         if entry.id in ids
     ]

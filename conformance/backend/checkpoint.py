@@ -19,6 +19,7 @@ from mlx.utils import tree_flatten
 from conformance.core.errors import ConformanceError, ModelError, Unsupported
 from conformance.core.failures import says_unsupported
 from conformance.core.family import Family
+from conformance.core.missing_names import missing_name
 from conformance.core.weights import make_packed, make_weights
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -159,7 +160,7 @@ def library_errors(family: Family, doing: str) -> Iterator[None]:
         message = printed.getvalue().strip() or f"exit status {error.code}"
         raise Unsupported(f"{family.name}: {message}") from error
     except Exception as error:
-        message = str(error)
+        message = str(missing_name(error) or error)
         if isinstance(error, ImportError) or says_unsupported(error):
             raise Unsupported(f"{family.name}: {message}") from error
         name = type(error).__name__

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from conformance.core.errors import Unsupported
 from conformance.core.missing_library import loader_error
+from conformance.core.missing_names import missing_name
 from conformance.core.trace import Failure
 
 _UNSUPPORTED = re.compile(
@@ -104,6 +105,8 @@ def says_unsupported(error: BaseException) -> bool:
         return error.failure.unsupported
     if isinstance(error, (Unsupported, NotImplementedError)) or loader_error(error):
         return True
+    if missing_name(error):
+        return True
     # "'NoneType' object does not support item assignment" is Python's message, not the library's.
     if isinstance(error, TypeError):
         return False
@@ -132,7 +135,7 @@ def failure_of(error: BaseException, doing: str, *, theirs: bool = False) -> Fai
     library = [f for f in frames if not f.filename.startswith(ours)] or frames
     last = library[-1]
     path = "/".join(Path(last.filename).parts[-3:])
-    reason = loader_error(error) or error
+    reason = loader_error(error) or missing_name(error) or error
     return Failure(
         type_name=type(reason).__name__,
         message=str(reason),

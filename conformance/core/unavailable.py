@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from conformance.core import signals
 
@@ -79,6 +80,24 @@ def imported(package: str, names: Iterable[str]) -> tuple[list[ModuleType], list
     return modules, [
         Unavailable(f"{listed(parts)} of {package}", why) for why, parts in failed.items()
     ]
+
+
+def engines_of(package: str, classes: Mapping[str, str]) -> list[Any]:
+    """The engine classes of a package, and a sentence about each that cannot be imported.
+
+    Args:
+        classes: the ``module.Class`` in the package, by the engine's name.
+    """
+    found: list[Any] = []
+    for engine, place in classes.items():
+        module, _, name = place.partition(".")
+        modules, lacking = imported(package, [module])
+        found += [getattr(one, name) for one in modules]
+        found += [
+            Unavailable(f"its engine {engine}", one.why, engines=frozenset({engine}))
+            for one in lacking
+        ]
+    return found
 
 
 def listed(names: Sequence[str]) -> str:

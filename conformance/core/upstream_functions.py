@@ -1,4 +1,7 @@
-"""Functions of a library by file and line, and whether their source is still the same."""
+"""Places in a library's functions, and whether the functions' source is still the same.
+
+A place is bound to its function, not to a line of the file: other code moves in every release.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,67 @@ import hashlib
 import importlib.util
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-_PLACE = re.compile(r"(mlx_(?:lm|vlm)/[\w/.-]+\.py):(\d+)")
+_PLACE = re.compile(r"(mlx_(?:lm|vlm)(?:\.[\w-]+)+):([A-Za-z_][\w.]*)(?:\+(\d+))?")
 _DIGITS = 12
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Scope = Function | ast.ClassDef
 
 
-def places(where: str) -> tuple[tuple[str, int], ...]:
-    """Each ``file:line`` that a text names: the file relative to the installed packages."""
-    return tuple((file, int(line)) for file, line in _PLACE.findall(where))
+@dataclass(frozen=True)
+class Place:
+    """A line of a function of a library, or of a class outside of its functions.
+
+    Attributes:
+        module: such as ``mlx_lm.models.cache``.
+        function: such as ``ArraysCache.extract``.
+        line: which of the function's lines, without comments and empty ones; 0 is the first.
+    """
+
+    module: str
+    function: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.function}" + (f"+{self.line}" if self.line else "")
+
+    @property
+    def file(self) -> str:
+        """The module's file, relative to the installed packages."""
+        return f"{self.module.replace('.', '/')}.py"
+
+
+def places(where: str) -> tuple[Place, ...]:
+    """Each ``module:Class.method+line`` that a text names."""
+    return tuple(Place(m, f, int(line or 0)) for m, f, line in _PLACE.findall(where))
+
+
+def place_at(module: str, text: str, line: int) -> Place | None:
+    """The place of a line of a module's text; ``None`` outside of all functions and classes."""
+    around = [
+        (node.lineno, name)
+        for name, node in _scopes(_parsed(text))
+        if _first_line(node) <= line <= (node.end_lineno or 0)
+    ]
+    name = max(around, default=(0, ""))[1]
+    lines = [number for number, _ in code_lines(text).get(name, ())]
+    before = sum(number < line for number in lines)
+    return Place(module, name, min(before, len(lines) - 1)) if lines else None
+
+
+def line_of(place: Place, text: str) -> int | None:
+    """The line of the file where a place is now; ``None`` if its function is gone.
+
+    If the function has fewer lines now, that of its first.
+    """
+    lines = code_lines(text).get(place.function, ())
+    if not lines:
+        return None
+    return lines[place.line if place.line < len(lines) else 0][0]
 
 
 def source_text(file: str) -> str | None:
@@ -44,21 +96,38 @@ def function_at(text: str, line: int) -> str:
 
 
 def digests(text: str) -> dict[str, str]:
-    """A digest of each function's source by name, without comment lines.
+    """A digest of the source of each function, and of each class without its functions, by name.
 
     The text is used as it is written: its parsed form differs between Python versions.
+    """
+    found = code_lines(text).items()
+    return {name: text_digest("\n".join(["", *(t for _, t in part)])) for name, part in found}
+
+
+@functools.lru_cache(maxsize=4)
+def code_lines(text: str) -> Mapping[str, tuple[tuple[int, str], ...]]:
+    """The lines of each function, and of each class without its functions, by name.
+
+    Each has its number in the file and its text, without the indentation of the function. Comment
+    lines and empty ones are left out.
     """
     lines = text.splitlines()
     try:
         tree = _parsed(text)
     except SyntaxError:
         return {}
-    parts: dict[str, str] = {}
-    for name, node in _functions(tree):
-        source = textwrap.dedent("\n".join(lines[_first_line(node) - 1 : node.end_lineno]))
-        kept = [line.rstrip() for line in source.splitlines() if not _empty(line)]
-        parts[name] = "\n".join([parts.get(name, ""), *kept])  # one name may be defined twice
-    return {name: text_digest(part) for name, part in parts.items()}
+    parts: dict[str, tuple[tuple[int, str], ...]] = {}
+    for name, node in _scopes(tree):
+        first = _first_line(node)
+        source = textwrap.dedent("\n".join(lines[first - 1 : node.end_lineno]))
+        inner = _inner(node) if isinstance(node, ast.ClassDef) else set()
+        own = [
+            (number, line.rstrip())
+            for number, line in enumerate(source.splitlines(), start=first)
+            if not _empty(line) and number not in inner
+        ]
+        parts[name] = (*parts.get(name, ()), *own)  # one name may be defined twice
+    return parts
 
 
 def text_digest(text: str) -> str:
@@ -71,19 +140,31 @@ def _parsed(text: str) -> ast.Module:
     return ast.parse(text)
 
 
-def _functions(tree: ast.AST, before: str = "") -> Iterator[tuple[str, Function]]:
+def _functions(tree: ast.AST) -> Iterator[tuple[str, Function]]:
     """All functions with their names, including inner ones."""
+    for name, node in _scopes(tree):
+        if not isinstance(node, ast.ClassDef):
+            yield name, node
+
+
+def _scopes(tree: ast.AST, before: str = "") -> Iterator[tuple[str, _Scope]]:
+    """All functions and classes with their names, including inner ones."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             name = f"{before}{node.name}"
-            if not isinstance(node, ast.ClassDef):
-                yield name, node
-            yield from _functions(node, f"{name}.")
+            yield name, node
+            yield from _scopes(node, f"{name}.")
         else:
-            yield from _functions(node, before)
+            yield from _scopes(node, before)
 
 
-def _first_line(node: Function) -> int:
+def _inner(node: ast.ClassDef) -> set[int]:
+    """The lines of a class that are of its functions and classes."""
+    inside = (one for _, one in _scopes(node))
+    return {n for one in inside for n in range(_first_line(one), (one.end_lineno or 0) + 1)}
+
+
+def _first_line(node: _Scope) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 

@@ -21,6 +21,7 @@ from conformance.backend.module_hooks import aside
 from conformance.core.engine_options import Drafting
 from conformance.core.errors import Unsupported
 from conformance.core.trace import FinishReason
+from conformance.reference.caches.even import kinds
 from conformance.reference.forward import Feed, forward
 from conformance.reference.sequence import Sequence
 
@@ -170,4 +171,4 @@ def _greedy(logits: mx.array) -> int:
 
 
 # Caches that keep all tokens; a window or a recurrent state can't be undone.
-_CUTTABLE = (library.KVCache, library.ConcatenateKVCache, library.QuantizedKVCache)
+_CUTTABLE = kinds("KVCache", "ConcatenateKVCache", "QuantizedKVCache")

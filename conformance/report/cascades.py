@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.explanation import Explanation
-from conformance.report.message import NEEDS, broken_rules, new_verdict, worst
+from conformance.report.message import NEEDS, broken_rules, changed_defects, new_verdict, worst
 from conformance.report.symptoms import Symptom, beginning, blame, places, shared_place, symptom
 
 MANY = 5
 """If this many families first fail on one rung in the same way, they have one cause."""
 
 _SHARED_CODE = 2  # the same, if the reference engines acquit the models
-_OF_ENTRIES = ("passes", "known")  # symptoms that concern an entry, not a rung
+_OF_ENTRIES = ("passes", "known", "changed")  # symptoms that concern an entry, not a rung
 
 Explanations = Mapping[str, Explanation]
 
@@ -194,12 +194,23 @@ def _cascade(
 
 def _place(
     one: Cascade, severity: Mapping[tuple[str, str], int], rank: Mapping[str, int]
-) -> tuple[int, int, str, str, int, str]:
-    """The family with the worst verdict first; in a family the lowest rung."""
+) -> tuple[bool, int, int, str, str, int, str]:
+    """News before known defects whose function changed; the family with the worst verdict first.
+
+    In a family, the lowest rung.
+    """
     worst_of = max(severity[one.engine, family] for family in one.families)
     rung = rank.get(one.first.scenario, len(rank))
     several = -len(one.families)
-    return (-worst_of, several, one.engine, one.families[0], rung, one.dtype)
+    return (
+        bool(changed_defects(one.first)),
+        -worst_of,
+        several,
+        one.engine,
+        one.families[0],
+        rung,
+        one.dtype,
+    )
 
 
 # The headline for failures with one cause, in one sentence ---------------------------------------
@@ -239,7 +250,8 @@ def headline(
         failing += f", {'first ' * (number > 1)}at {_at(first, families)}"
     alone = blame(first).startswith(ODD_ONE_OUT)
     # If the single stream is wrong, the batch's first difference from it means nothing.
-    why = _brief(beginning(explanation) if explanation and not alone else _what(first))
+    known = alone or changed_defects(first)
+    why = _brief(beginning(explanation) if explanation and not known else _what(first))
     sentences = [f"{who}: {failing}: {why}."]
     if needs:
         smaller, what = needs[0]
@@ -264,6 +276,8 @@ def _lane(first: CaseResult, lanes: Collection[tuple[str, str]]) -> str:
 
 
 def _what(result: CaseResult) -> str:
+    if changed := changed_defects(result):
+        return "; ".join(changed)
     finding = worst(result)
     if finding is not None:
         return finding.what

@@ -10,6 +10,9 @@ from conformance.core.verdict import CaseResult, Finding, Verdict
 RULE = "expectations"
 """The check name of findings about a broken rule of the expectations."""
 
+CHANGED = "known as"
+"""How a finding of that check begins about a defect whose function changed in the tested code."""
+
 DIAGNOSIS = "diagnosis"
 """The check name of the finding that decides between model and engine."""
 
@@ -97,6 +100,11 @@ def new_verdict(result: CaseResult) -> Verdict:
 def broken_rules(result: CaseResult) -> list[str]:
     """What the expectations want of the case but did not get, one sentence each."""
     return [finding.what for finding in result.evidence if finding.check == RULE]
+
+
+def changed_defects(result: CaseResult) -> list[str]:
+    """The known defects that the case may show, each of which has another function here."""
+    return [rule for rule in broken_rules(result) if rule.startswith(CHANGED)]
 
 
 def where(finding: Finding) -> str:

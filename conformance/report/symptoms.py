@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from conformance.core.verdict import CaseResult, Finding, Verdict
 from conformance.report.explanation import SITED, Explanation, Where
-from conformance.report.message import DIAGNOSIS, worst
+from conformance.report.message import DIAGNOSIS, changed_defects, worst
 
 # Whether a wrong number changes a token, or is not finite, depends on weights and prompts. If the
 # single stream is wrong, so is everything compared with it.
@@ -33,6 +33,8 @@ def symptom(result: CaseResult) -> Symptom:
     """The symptom of a case with an unexpected verdict, from its new findings."""
     if result.verdict.good:
         return Symptom("passes", result.known or "")
+    if changed := changed_defects(result):
+        return Symptom("changed", "; ".join(changed))
     finding = worst(result)
     if finding is None:
         return Symptom("known", result.known or str(result.verdict))

@@ -75,7 +75,8 @@ def collect_engines(host: Host) -> Pairs[type[Engine]]:
                     raise PluginError(f"{name} {problem}")
                 _check_name(plugin, _ENGINES, item)
             own = {engine.name for engine in items}
-            if own != set(names.get(plugin, own)):
+            declared = set(names.get(plugin, own))
+            if own != declared and not (own < declared and host.lacks_some(plugin, _ENGINES)):
                 raise PluginError(
                     f"plugin {plugin!r}: {_NAMES}() must name the engines of {_ENGINES}(): "
                     f"{', '.join(sorted(own)) or 'none'}"
@@ -143,7 +144,7 @@ def with_engines(
         users = {name for name, engine in engines.items() if engine.library == library.name}
         named.setdefault(plugin, set()).update(users)
     return tuple(
-        replace(one, engines=frozenset(named.get(one.plugin, {one.plugin})))
+        replace(one, engines=one.engines or frozenset(named.get(one.plugin) or {one.plugin}))
         for one in dict.fromkeys(host.unavailable)
     )
 

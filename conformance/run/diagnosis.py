@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from conformance.core.errors import ModelError
 from conformance.core.schedule import Schedule
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.run.behind_server import behind_server
@@ -30,7 +31,14 @@ _RIGHT = {Verdict.EXACT, Verdict.TIE, Verdict.VACUOUS}
 
 
 def diagnose(session: Session, case: CaseId, result: CaseResult) -> CaseResult:
-    """``result`` with one more finding: model, engine or cache, the single stream, or undecided."""
+    """``result`` with one more finding: model, engine or cache, the single stream, or undecided.
+
+    Without a model there is nothing to compare, and ``result`` is returned.
+    """
+    try:
+        session.subject(case)
+    except ModelError:
+        return result
     others = {name: session.run(_for(case, name)) for name in opinions(session, case)}
     verdicts = {name: other.verdict for name, other in others.items()}
     text = conclusion(verdicts)

@@ -35,7 +35,7 @@ def conformance_families() -> Iterable[Family]:  # type: ignore[empty-body]
 
 
 @hookspec
-def conformance_engines() -> Iterable[type[Engine]]:  # type: ignore[empty-body]
+def conformance_engines() -> Iterable[type[Engine] | Unavailable]:  # type: ignore[empty-body]
     """Engine classes, each for the models of one library."""
 
 

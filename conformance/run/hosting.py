@@ -87,6 +87,10 @@ class Host:
                 results.append((plugin, found))
         return results
 
+    def lacks_some(self, plugin: str, hook: str) -> bool:
+        """Whether the plugin itself says that something of a hook is left out here."""
+        return any((one.plugin, one.hook) == (plugin, hook) for one in self.unavailable)
+
     def _load(self, entry: importlib.metadata.EntryPoint) -> None:
         try:
             with signals.foreign_code():

@@ -14,9 +14,11 @@ import msgspec
 
 from conformance.checks.expectations.entries import Defect, matches
 from conformance.checks.expectations.same_code import as_diagnosed
+from conformance.core.errors import Unsupported
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import together
 from conformance.core.mends import Mend
+from conformance.core.missing_names import missing_name
 from conformance.core.verdict import CaseId, CaseResult, Finding, MendedResult, Verdict
 from conformance.run.behind_unmended import behind_unmended
 from conformance.run.judging.judge import worst
@@ -58,6 +60,7 @@ class Mending:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._mended: tuple[tuple[str, ...], Session, dict[str, Hits]] | None = None
+        self._fits: dict[str, str] = {}
 
     def play(
         self,
@@ -79,7 +82,8 @@ class Mending:
         """
         plan = self._plan(result, entries, also)
         behind = self._behind_unmended(case, result, (*entries, *also), plan)
-        evidence = (*result.evidence, *behind)
+        unfit = self._unfit((*entries, *also), result.family)
+        evidence = (*result.evidence, *behind, *unfit)
         result = msgspec.structs.replace(
             result, unmended=plan.hiding, mended=None, evidence=evidence
         )
@@ -179,7 +183,25 @@ class Mending:
 
     def _whole_mend(self, defect: str, family: str) -> Mend | None:
         mend = self._session.registry.mend_of(defect)
-        return None if mend is None or matches(family, mend.except_families) else mend
+        if mend is None or matches(family, mend.except_families) or self._misfit(mend):
+            return None
+        return mend
+
+    def _misfit(self, mend: Mend) -> str:
+        """The name of the library that the mend changes and this release lacks; empty if none."""
+        if mend.key not in self._fits:
+            self._fits[mend.key] = _tried(mend)
+        return self._fits[mend.key]
+
+    def _unfit(self, entries: Sequence[Defect], family: str) -> tuple[Finding, ...]:
+        """A finding for each name that the mends of these entries change and this release lacks."""
+        names = [name for entry in entries for name in (entry.id, *entry.hides(family))]
+        lacks = dict.fromkeys(self._fits.get(m.key, "") for m in self._made_for(names))
+        return tuple(Finding(Verdict.EXACT, CHECK, why) for why in lacks if why)
+
+    def _made_for(self, defects: Iterable[str]) -> list[Mend]:
+        found = map(self._session.registry.mend_of, defects)
+        return [mend for mend in found if mend is not None]
 
     def _plan(self, result: CaseResult, entries: Sequence[Defect], also: Sequence[Defect]) -> _Plan:
         known = result.expected or result.mended or is_workload(result.scenario)
@@ -263,6 +285,19 @@ class Mending:
             hits = {mend.key: Hits() for mend in mends if mend.single_stream}
             self._mended = key, Session(session.registry, tier=session.tier), hits
         return self._mended[1:]
+
+
+def _tried(mend: Mend) -> str:
+    """Put the mend in and take it out: the name of the library that it misses; empty if none."""
+    try:
+        with mend.repair(Hits()):
+            return ""
+    except Exception as error:
+        if (missing := missing_name(error)) is not None:
+            return str(missing)
+        if isinstance(error, Unsupported):
+            return str(error)
+        raise
 
 
 def _split(

@@ -21,6 +21,7 @@ from conformance.app.run_settings import Settings
 from conformance.checks.expectations import Defect, load_expectations
 from conformance.core.errors import NoScriptError
 from conformance.core.processes import Done
+from conformance.core.upstream_functions import code_lines, places, source_text
 from conformance.core.verdict import CaseId, Verdict
 from conformance.run.registry import build_registry
 from conformance.scenarios import LADDER
@@ -103,19 +104,14 @@ def foreign_imports(text):
 
 
 def place_problem(entry):
-    """What is wrong with the file and line that the entry names, in the installed release."""
-    places = list(PLACE.finditer(entry.where))
-    if not places:
-        return f"{entry.where!r} names no file and line such as mlx_lm/models/llama.py:12"
-    for place in places:
-        spec = importlib.util.find_spec(place["package"])
-        folders = (spec.submodule_search_locations if spec else None) or []
-        files = [Path(folder) / place["path"] for folder in folders]
-        lines = [
-            len(file.read_text(encoding="utf-8").splitlines()) for file in files if file.is_file()
-        ]
-        if not lines or int(place["line"]) > max(lines):
-            return f"{place[0]!r} is not in the installed release"
+    """What is wrong with the places that the entry names, in the installed release."""
+    found = places(entry.where)
+    if not found:
+        return f"{entry.where!r} names no place such as mlx_lm.models.llama:Attention.__call__+3"
+    for place in found:
+        lines = code_lines(source_text(place.file) or "").get(place.function, ())
+        if place.line >= len(lines):
+            return f"'{place}' is not in the installed release"
     return ""
 
 
@@ -155,7 +151,7 @@ def written_problem(setup, entry, made, *, active):
     if foreign := foreign_imports(text):
         return f"it imports {foreign}"
     said = "".join((ast.get_docstring(ast.parse(text)) or "").split())
-    unsaid = [place[0] for place in PLACE.finditer(entry.where) if place[0] not in said]
+    unsaid = [place[0] for place in PLACE.finditer(entry.at) if place[0] not in said]
     return f"its docstring does not name {unsaid}" if unsaid else ""
 
 
@@ -275,7 +271,7 @@ def defect(**changes):
         "families": ("llama",),
         "package": "mlx-lm",
         "versions": ">0",
-        "where": "mlx_lm/models/llama.py:1",
+        "where": "mlx_lm.models.llama:Attention.__call__",
         "why": "it is",
         "script": "docs/defects/mlx_lm/planted.py",
         "verdicts": {"ragged": Verdict.DRIFT},
@@ -317,13 +313,14 @@ def test_foreign_imports_are_found(text, found):
 @pytest.mark.parametrize(
     ("where", "problem"),
     [
-        ("mlx_lm/models/llama.py:1", ""),
-        ("the cache, mlx_lm/models/llama.py:1 and mlx_lm/generate.py:2", ""),
-        ("mlx_lm/models/nemotron-nas.py:1", ""),
-        ("somewhere", "names no file and line"),
-        ("mlx_lm/models/lama.py:1", "is not in the installed release"),
-        ("mlx_lm/models/llama.py:99999", "is not in the installed release"),
-        ("no_such_library/x.py:1", "is not in the installed release"),
+        ("mlx_lm.models.llama:Attention.__call__", ""),
+        ("the cache, mlx_lm.models.llama:Attention and mlx_lm.generate:generate_step+2", ""),
+        ("mlx_lm.models.nemotron-nas:Attention.__call__", ""),
+        ("somewhere", "names no place"),
+        ("mlx_lm.models.lama:Attention", "is not in the installed release"),
+        ("mlx_lm.models.llama:Attention.__call__+999", "is not in the installed release"),
+        ("mlx_lm.models.llama:Attention.gone", "is not in the installed release"),
+        ("mlx_lm/models/llama.py:1", "names no place"),
     ],
 )
 def test_a_place_that_is_not_there_is_reported(where, problem):
@@ -358,7 +355,7 @@ def test_a_written_script_that_does_not_show_the_defect_is_reported(setup):
     assert "though the entry is for other releases" in written_problem(
         setup, entry, made, active=False
     )
-    elsewhere = msgspec.structs.replace(entry, where="mlx_lm/models/mamba.py:1")
+    elsewhere = msgspec.structs.replace(entry, where="mlx_lm.models.mamba:Mamba.__call__")
     ragged = made.reduction.schedule
     (arrival,) = ragged.arrivals
     rows = [msgspec.structs.replace(row, prompt=(5, 6, 7)) for row in arrival.requests]

@@ -53,6 +53,8 @@ def test_a_defect_of_a_function_that_changed_is_new(conformance, checkout):
     assert done.code == 1, done
     judged = {result["scenario"]: result["expected"] for result in done.results()}
     assert judged == {"held": False, "invalid": True}
+    said = "mamba2: 1 case fails, at `held`: known as arrays-cache-extract-view, its function chang"
+    assert said in done.out
 
 
 def test_a_new_family_with_the_trait_is_judged_as_known(conformance, tmp_path):

@@ -10,7 +10,12 @@ from forked import run_python
 ROOT = Path(__file__).parents[2]
 
 # Parts of the libraries that only a few things need, and plugins of others.
-BROKEN = "cryptography mlx_lm.models.ssm mlx_vlm.speculative.drafters.qwen3_5_mtp"
+BROKEN = (
+    "cryptography mlx_lm.models.ssm mlx_lm.models.mamba2 mlx_vlm.speculative.drafters.qwen3_5_mtp "
+    "mlx_vlm.models.llava mlx_lm.server mlx_vlm.server "
+    # Names that only another engine, and a few models, need.
+    "mlx_lm.generate:BatchResponse mlx_lm.models.cache:ConcatenateKVCache"
+)
 PLUGINS = {
     "exits": "raise SystemExit('needs torch')",
     "interrupts": "raise KeyboardInterrupt('of its own')",
@@ -27,11 +32,23 @@ import os, sys
 from importlib.machinery import PathFinder
 
 class Broken:
-    names = tuple(os.environ["BROKEN"].split())
+    names = tuple(name for name in os.environ["BROKEN"].split() if ":" not in name)
+    parts = [name.split(":") for name in os.environ["BROKEN"].split() if ":" in name]
 
     def find_spec(self, name, path=None, target=None):
         if any(f"{name}.".startswith(f"{one}.") for one in self.names):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        gone = [part for module, part in self.parts if module == name]
+        return without(PathFinder.find_spec(name, path), gone) if gone else None
+
+def without(spec, gone):
+    whole = spec.loader.exec_module
+    def run(module):
+        whole(module)
+        for name in gone:
+            delattr(module, name)
+    spec.loader.exec_module = run
+    return spec
 
 for loaded in list(sys.modules):
     if any(f"{loaded}.".startswith(f"{one}.") for one in Broken.names):
@@ -61,6 +78,9 @@ found = {
     "explain": call("explain", CASE),
     "golden check": call("golden", "check", *LLAMA, "--jobs", "1"),
     "smoke": call("smoke", *LLAMA),
+    "vlm": call("run", "--engine", "mlx_vlm", "--family", "qwen2", "--scenario", "ragged",
+        "--jobs", "1"),
+    "other engine": call("run", "--engine", "mlx_lm_batch_generate", "--family", "llama"),
     "server": call("run", "--engine", "mlx_vlm_server", "--family", "llama"),
     "functions": call("audit", "functions", "--library", "mlx_lm", "--property", "kept: a prefix*"),
 }
@@ -101,8 +121,9 @@ def found(tmp_path_factory):
     ("command", "code", "says"),
     [
         ("run", 0, "OK: 1 case, all as expected"),
+        ("vlm", 0, "OK: 1 case, all as expected"),
         ("report", 0, "pages"),
-        ("show", 0, "mlx_lm_batch_generate"),
+        ("show", 0, "mlx_vlm_batch_generate"),
         ("show case", 0, "exact"),
         ("golden check", 0, "1 goldens: 1 hold"),
         ("smoke", 0, "mlx_lm on llama: fine"),
@@ -139,9 +160,18 @@ def test_what_is_asked_for_by_name_and_left_out_ends_in_one_sentence(found):
     done = found["server"]
     assert done["code"] == 2
     assert done["err"].startswith("conformance: engine 'mlx_vlm_server' cannot be used here: ")
-    assert "No module named 'cryptography'" in done["err"]
+    assert "No module named 'mlx_vlm.server'" in done["err"]
     assert done["err"].count("\n") == 1
     assert done["out"] == ""
+
+
+def test_an_engine_that_lacks_a_name_stops_no_other(found):
+    done = found["other engine"]
+    assert done["code"] == 2
+    said = "'mlx_lm_batch_generate' cannot be used here: plugin 'mlx_lm' is used without its engine"
+    assert said in done["err"]
+    assert "cannot import name 'BatchResponse'" in done["err"]
+    assert "BatchResponse" not in found["run"]["out"], "nobody asked for that engine"
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from conformance.backend import device
 from conformance.core.engine import Engine
 from conformance.core.errors import ConformanceError, ResultError
 from conformance.core.invocation import this_invocation
+from conformance.core.missing_names import missing_names
 from conformance.core.plain_text import plain
 from conformance.core.tier_names import DEFAULT, QUICK
 from conformance.core.unavailable import sentences
@@ -319,7 +320,11 @@ def not_played(
 
     Mends are reported as missing only if a known defect has none.
     """
+    results = tuple(results)
     missed = settings.mends and any(result.unmended for result in results)
     mends = ["conformance_mends"] if missed else []
     lacking = registry.lacking(settings.engines or DEFAULT_ENGINES, also=mends)
-    return tuple(f"not all was played: {line}" for line in sentences(lacking))
+    names = (name for result in results for name in missing_names(result.evidence))
+    return tuple(
+        f"not all was played: {line}" for line in (*sentences(lacking), *dict.fromkeys(names))
+    )

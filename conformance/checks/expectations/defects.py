@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from conformance.checks.expectations.bound_places import at
 from conformance.checks.expectations.entries import Defect, matches
 from conformance.core.known_defect import KnownDefect
 from conformance.core.mends import Mend
 from conformance.core.severity import Severity
-from conformance.core.upstream_functions import places
+from conformance.core.upstream_functions import Place, places
 
 Cases = Mapping[str, Mapping[str, tuple[str, ...]]]
 """For each engine its families, each with the scenarios that apply to it."""
@@ -52,12 +53,12 @@ def groups(entries: tuple[Defect, ...]) -> Iterator[tuple[Defect, ...]]:
     """
     by_id = {entry.id: entry for entry in entries}
     head: dict[str, str] = {}
-    at: dict[frozenset[tuple[str, int]], str] = {}
+    there: dict[frozenset[Place], str] = {}
     for entry in entries:
         here = frozenset(places(entry.where))
         other = by_id.get(entry.script)
         shared = other is not None and bool(here & set(places(other.where)))
-        near = at.setdefault(here, entry.id) if here else entry.id
+        near = there.setdefault(here, entry.id) if here else entry.id
         mine = head.setdefault(near, near)
         theirs = head.setdefault(entry.script, entry.script) if shared else mine
         head[entry.id] = mine
@@ -96,7 +97,7 @@ def _defect(group: tuple[Defect, ...], ground: Ground) -> KnownDefect:
         cases=len(reached),
         served=entry.served and any(matches(name, engines) for name in ground.generators),
         device=entry.device.replace("(", "") if len(devices) == 1 else "",
-        where=tuple(f"{file}:{line}" for file, line in places(entry.where)),
+        where=tuple(at(p, entry.functions.get(str(p))) for p in places(entry.where)),
         why=" ".join(entry.why.split()),
         script=entry.script if entry.by_hand else "",
         mend=mend.summary if mend else "",

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from conformance.checks.expectations.bound_places import Bound
 from conformance.checks.expectations.entry_tables import Entry
 from conformance.core.severity import Severity, severity_of
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
@@ -62,7 +63,7 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
             The first of several entries about one defect says these three.
         right_alone: for an entry without a mend: each request of a schedule that shows it is right
             alone, on a model loaded anew. This is checked, or a new defect would hide behind it.
-        functions: digests of the upstream functions in which it was diagnosed, and of their files.
+        functions: its places as they were diagnosed, with digests of functions and files.
         unchanged_in: the installed code, outside of ``versions``, with the same functions.
         changed_in: the installed code with other functions.
         hidden_in: the families of the entries in ``behind``. These four are not fields of a file.
@@ -87,10 +88,15 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
     severity: Severity | None = None
     served: bool = True
     right_alone: bool = False
-    functions: dict[str, str] = msgspec.field(default_factory=dict)
+    functions: dict[str, Bound] = msgspec.field(default_factory=dict)
     unchanged_in: str = ""
     changed_in: str = ""
     hidden_in: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+
+    @property
+    def bounds(self) -> Mapping[str, Bound]:
+        """The places as they were diagnosed."""
+        return self.functions
 
     def hides(self, family: str) -> tuple[str, ...]:
         """The ids of ``behind`` whose entries may concern the family; all, if it is its own."""

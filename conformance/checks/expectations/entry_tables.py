@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from conformance.checks.expectations.bound_places import Bound, shown
 from conformance.core.errors import ExpectationError
 from conformance.core.user_files import read_toml, typed
 
@@ -20,7 +21,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     Attributes:
         id: its name; unique in the folder.
-        where: file and line upstream.
+        where: the places upstream, each as ``module:Class.method+line``.
         why: why it is wrong.
         package: the package that ``versions`` is about.
         versions: releases that have it.
@@ -33,6 +34,16 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     package: str
     versions: str
     script: str
+
+    @property
+    def at(self) -> str:
+        """The places as file and line in the installed library."""
+        return shown(self.where, self.bounds)
+
+    @property
+    def bounds(self) -> Mapping[str, Bound]:
+        """The places as they were diagnosed, if that is recorded."""
+        return {}
 
     def in_release(self, version: str) -> bool:
         """Whether that release of the package has the defect."""

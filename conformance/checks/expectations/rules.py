@@ -7,13 +7,16 @@ from dataclasses import dataclass
 
 import msgspec
 
-from conformance.checks.expectations.entries import Defect, Refusal, has, matches
+from conformance.checks.expectations.entries import Defect, Refusal, code_of, has, matches
 from conformance.core.missing_library import lacking
 from conformance.core.verdict import CaseResult, Finding, Verdict
 from conformance.scenarios.workloads import is_workload
 
 CHECK = "expectations"
 """The check name of a broken rule in the evidence of a case."""
+
+CHANGED = "known as"
+"""How a finding begins about a defect whose function changed in the code that was run."""
 
 APART = "nothing"
 """In ``mended`` of a finding about a request alone, behind an entry without a mend."""
@@ -40,11 +43,13 @@ class Expectations:
         refusal = self._refusal(result)
         entries = self.shown_in(result)
         if not entries:
+            expected = result.verdict.good or refusal is not None
+            changed = () if expected else self._changed(result)
             return msgspec.structs.replace(
                 result,
-                expected=result.verdict.good or refusal is not None,
+                expected=expected,
                 known=refusal.id if refusal else None,
-                evidence=_marked(result, (), self._about(result)[1]),
+                evidence=(*_marked(result, (), self._about(result)[1]), *changed),
             )
         names = ", ".join(entry.id for entry in entries)
         problem = _problem(result, entries, refused=self._refused(result)) or self._behind(result)
@@ -52,7 +57,8 @@ class Expectations:
         unclear = problem and is_workload(result.scenario)
         evidence = _marked(result, () if unclear else entries, self._about(result)[1])
         if problem:
-            evidence = (*evidence, Finding(result.verdict, CHECK, f"expectation {problem}"))
+            rule = Finding(result.verdict, CHECK, f"expectation {problem}")
+            evidence = (*evidence, rule, *self._changed(result))
         return msgspec.structs.replace(result, expected=not problem, known=names, evidence=evidence)
 
     def apply_like(self, result: CaseResult, *, module: str) -> CaseResult:
@@ -77,6 +83,19 @@ class Expectations:
         scenario = result.scenario
         found = self._concerning(result)
         return tuple(e for e in found if not e.anyhow_in(scenario) or e.id in mended)
+
+    def _changed(self, result: CaseResult) -> tuple[Finding, ...]:
+        """A finding for each defect that the case may show, but whose function is another here."""
+        if result.verdict.good:
+            return ()
+        found = []
+        for entry in self._about(result)[0]:
+            if entry.changed_in and entry.changed_in == code_of(entry.package, result.versions):
+                same = msgspec.structs.replace(entry, unchanged_in=entry.changed_in, changed_in="")
+                if same.concerns(result) and result.verdict in same.accepted(result):
+                    text = f"{CHANGED} {entry.id}, its function changed here: {entry.at}"
+                    found.append(Finding(result.verdict, CHECK, text))
+        return tuple(found)
 
     def _concerning(self, result: CaseResult) -> tuple[Defect, ...]:
         """The entries whose defects the case may show."""

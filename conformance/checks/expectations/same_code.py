@@ -1,34 +1,23 @@
-"""Which known defects unreleased code has, by comparing the functions' source.
-
-For each entry, ``functions.json`` in the entries' folder has the upstream functions that ``where``
-names, with digests; ``ci/upstream_functions.py`` writes it. It also has the digests of whole files:
-if a file is unchanged, it need not be parsed.
-"""
+"""Which known defects unreleased code has, by comparing the functions' source."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
+from conformance.checks.expectations.bound_places import Bound, unchanged
 from conformance.checks.expectations.entries import Defect, code_of
 from conformance.core.errors import ExpectationError
 from conformance.core.library_source import versions_of
-from conformance.core.upstream_functions import (
-    digests,
-    function_at,
-    places,
-    source_text,
-    text_digest,
-)
+from conformance.core.upstream_functions import places
 from conformance.core.user_files import read_bytes, typed_json
 
 FILE = "functions.json"
 
-Recorded = Mapping[str, Mapping[str, str]]
-"""By an entry's id: digests by ``mlx_lm/models/cache.py:ArraysCache.extract``, and by file."""
+Recorded = Mapping[str, Mapping[str, Bound]]
+"""By an entry's id: its places as they were diagnosed."""
 
 
 def recorded_functions(folder: Path) -> Recorded:
@@ -41,21 +30,7 @@ def recorded_functions(folder: Path) -> Recorded:
     if not path.is_file():
         return {}
     data = read_bytes(path, ExpectationError)
-    return typed_json(data, dict[str, dict[str, str]], str(path), ExpectationError)
-
-
-def functions_of(entry: Defect) -> dict[str, str]:
-    """The installed functions that the entry names, and their files, with digests.
-
-    A line outside of all functions, or in a file that is not installed, gives none.
-    """
-    found = {}
-    for file, line in places(entry.where):
-        text = source_text(file)
-        if text and (name := function_at(text, line)):
-            found[f"{file}:{name}"] = _digests_of(file)[name]
-            found[file] = text_digest(text)
-    return found
+    return typed_json(data, dict[str, dict[str, Bound]], str(path), ExpectationError)
 
 
 def followed(entries: Iterable[Defect], recorded: Recorded) -> tuple[Defect, ...]:
@@ -80,28 +55,11 @@ def followed(entries: Iterable[Defect], recorded: Recorded) -> tuple[Defect, ...
 
 
 def _compared(entry: Defect, code: str) -> Defect:
-    place = "unchanged_in" if as_diagnosed(entry) else "changed_in"
-    return msgspec.structs.replace(entry, **{place: code})
+    field = "unchanged_in" if as_diagnosed(entry) else "changed_in"
+    return msgspec.structs.replace(entry, **{field: code})
 
 
 def as_diagnosed(entry: Defect) -> bool:
     """Whether the installed functions are the diagnosed ones."""
-    functions = [(*p.split(":"), found) for p, found in entry.functions.items() if ":" in p]
-    return all(
-        _same_file(file, entry.functions) or _digests_of(file).get(name) == found
-        for file, name, found in functions
-    )
-
-
-def _same_file(file: str, recorded: Mapping[str, str]) -> bool:
-    return file in recorded and recorded[file] == _file_digest(file)
-
-
-@functools.cache
-def _file_digest(file: str) -> str:
-    return text_digest(source_text(file) or "")
-
-
-@functools.cache
-def _digests_of(file: str) -> dict[str, str]:
-    return digests(source_text(file) or "")
+    pairs = ((place, entry.functions.get(str(place))) for place in places(entry.where))
+    return all(unchanged(place, bound) for place, bound in pairs if bound is not None)

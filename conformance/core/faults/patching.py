@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
+from conformance.core.missing_names import lacks
+
 Patch: TypeAlias = AbstractContextManager[None]
 # The library's own function, as ``wrong`` receives it.
 Right: TypeAlias = Callable[..., Any]
@@ -48,8 +50,14 @@ def replace(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def wrap(owner: Any, name: str, wrong: Callable[..., Any]) -> Iterator[None]:
-    """Run ``wrong(right, *args, **options)`` in place of ``owner.name``, which is ``right``."""
-    found = inspect.getattr_static(owner, name)
+    """Run ``wrong(right, *args, **options)`` in place of ``owner.name``, which is ``right``.
+
+    Raises:
+        Unsupported: the library has no such function; the message names it.
+    """
+    found = inspect.getattr_static(owner, name, None)
+    if found is None:
+        raise lacks(owner, name)
     right = found.__func__ if isinstance(found, classmethod) else found
 
     # A library may inspect a function's signature.

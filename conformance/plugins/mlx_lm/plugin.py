@@ -37,12 +37,17 @@ def conformance_families() -> list[Family]:
 
 
 @hookimpl
-def conformance_engines() -> list[type[Engine]]:
+def conformance_engines() -> list[type[Engine] | Unavailable]:
     """The engines of ``BatchGenerator`` and ``batch_generate``."""
-    from conformance.plugins.mlx_lm.batch_generate import MlxLmBatchGenerate
-    from conformance.plugins.mlx_lm.engine import MlxLmEngine
+    from conformance.core.unavailable import engines_of
 
-    return [MlxLmEngine, MlxLmBatchGenerate]
+    return engines_of(
+        "conformance.plugins.mlx_lm",
+        {
+            "mlx_lm": "engine.MlxLmEngine",
+            "mlx_lm_batch_generate": "batch_generate.MlxLmBatchGenerate",
+        },
+    )
 
 
 @hookimpl

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlx_lm.models.cache import CacheList, KVCache, QuantizedKVCache, make_prompt_cache
+from mlx_lm.models import cache as library
 
 from conformance.backend.cache_entries import leaves
 from conformance.core.engine_options import KvQuant
@@ -26,7 +26,7 @@ def make_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:
     """
     if kv.scheme != "uniform" or kv.bits != int(kv.bits):
         raise Unsupported(f"mlx-lm has no caches of {kv.bits} bits, {kv.scheme}: not supported")
-    plain: list[Any] = make_prompt_cache(model)
+    plain: list[Any] = library.make_prompt_cache(model)
     if prompt_length < kv.start:
         return plain
     return [_quantized(entry, kv) for entry in plain]
@@ -40,15 +40,15 @@ def head_sizes(used: list[Any]) -> frozenset[int]:
     return frozenset(
         int(array.shape[-1])
         for leaf in leaves(used)
-        if type(leaf) is KVCache
+        if type(leaf) is library.KVCache
         for array in (leaf.keys, leaf.values)
         if array is not None and array.shape[-1]
     )
 
 
 def _quantized(entry: Any, kv: KvQuant) -> Any:
-    if isinstance(entry, CacheList):
-        return CacheList(*(_quantized(one, kv) for one in entry.caches))
-    if type(entry) is KVCache:
-        return QuantizedKVCache(group_size=kv.group_size, bits=int(kv.bits))
+    if isinstance(entry, library.CacheList):
+        return library.CacheList(*(_quantized(one, kv) for one in entry.caches))
+    if type(entry) is library.KVCache:
+        return library.QuantizedKVCache(group_size=kv.group_size, bits=int(kv.bits))
     return entry

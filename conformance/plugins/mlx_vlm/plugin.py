@@ -42,12 +42,17 @@ def conformance_families() -> list[Family]:
 
 
 @hookimpl
-def conformance_engines() -> list[type[Engine]]:
+def conformance_engines() -> list[type[Engine] | Unavailable]:
     """The engines of ``BatchGenerator``, fed like the server feeds it, and ``batch_generate``."""
-    from conformance.plugins.mlx_vlm.batch_generate import MlxVlmBatchGenerate
-    from conformance.plugins.mlx_vlm.engine import MlxVlmEngine
+    from conformance.core.unavailable import engines_of
 
-    return [MlxVlmEngine, MlxVlmBatchGenerate]
+    return engines_of(
+        "conformance.plugins.mlx_vlm",
+        {
+            "mlx_vlm": "engine.MlxVlmEngine",
+            "mlx_vlm_batch_generate": "batch_generate.MlxVlmBatchGenerate",
+        },
+    )
 
 
 @hookimpl

@@ -15,7 +15,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import ChunkedKVCache, KVCache
+from mlx_lm.models import cache as library
 
 from conformance.reference.caches import layout
 
@@ -23,6 +23,11 @@ APART = (
     "rows of unequal length in one pass are not supported: the model reckons with one offset for "
     "all rows"
 )
+
+
+def kinds(*names: str) -> tuple[type, ...]:
+    """The library's classes of caches with these names; a release may lack some."""
+    return tuple(getattr(library, name) for name in names if hasattr(library, name))
 
 
 def stack(caches: Sequence[Any]) -> Any:
@@ -57,6 +62,6 @@ def numbers(cache: Any) -> tuple[Hashable, ...]:
 
 def _used(cache: Any, array: mx.array) -> mx.array:
     """``array`` without its spare part, whose size depends on the pieces of the prompt."""
-    if isinstance(cache, KVCache | ChunkedKVCache):
+    if isinstance(cache, kinds("KVCache", "ChunkedKVCache")):
         return array[..., : cache.offset - getattr(cache, "start_position", 0), :]
     return array

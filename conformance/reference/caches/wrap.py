@@ -12,12 +12,16 @@ from conformance.reference.caches import even
 from conformance.reference.caches.arrays import RowwiseArrays
 from conformance.reference.caches.keys import RowwiseKeys, RowwiseQuantized, RowwiseWindow
 
+_KINDS = {
+    "KVCache": RowwiseKeys,
+    "ConcatenateKVCache": RowwiseKeys,
+    "RotatingKVCache": RowwiseWindow,
+    "QuantizedKVCache": RowwiseQuantized,
+    "ArraysCache": RowwiseArrays,
+}
+# A release may lack a kind.
 KINDS: Mapping[type, type] = {
-    library.KVCache: RowwiseKeys,
-    library.ConcatenateKVCache: RowwiseKeys,
-    library.RotatingKVCache: RowwiseWindow,
-    library.QuantizedKVCache: RowwiseQuantized,
-    library.ArraysCache: RowwiseArrays,
+    kind: rowwise for name, rowwise in _KINDS.items() for kind in even.kinds(name)
 }
 
 

@@ -1,6 +1,6 @@
 """zaya1_vl takes the state of its convolutions at the padded end of a right-padded row.
 
-mlx_vlm/models/zaya1_vl/language.py:73 keeps the last columns of the batch, and line 246 the last
+mlx_vlm/models/zaya1_vl/language.py:70 keeps the last columns of the batch, and line 246 the last
 column, as what comes before the next token. In a batch with reused prefixes the rows are padded on
 the right (mlx_vlm/generate/ar.py:2738), and ``prepare(lengths=...)`` has set them: nobody
 looks. Fixed by taking the columns that end at each row's own length, as lfm2 does.

@@ -2,7 +2,15 @@
 
 import pytest
 
-from conformance.core.upstream_functions import digests, function_at, places, source_text
+from conformance.core.upstream_functions import (
+    Place,
+    digests,
+    function_at,
+    line_of,
+    place_at,
+    places,
+    source_text,
+)
 
 TEXT = """import os
 
@@ -28,10 +36,47 @@ if os:
 
 
 def test_each_place_of_a_text_is_found():
-    where = (
-        "mlx_lm/models/nemotron-nas.py:395 and mlx_vlm/generate/ar.py:3, not transformers/x.py:1"
+    where = "mlx_lm.models.nemotron-nas:f+2, mlx_vlm.generate.ar:A.f, not transformers.x:g"
+    assert places(where) == (
+        Place("mlx_lm.models.nemotron-nas", "f", 2),
+        Place("mlx_vlm.generate.ar", "A.f"),
     )
-    assert places(where) == (("mlx_lm/models/nemotron-nas.py", 395), ("mlx_vlm/generate/ar.py", 3))
+    assert str(places(where)[0]) == "mlx_lm.models.nemotron-nas:f+2"
+    assert places(where)[1].file == "mlx_vlm/generate/ar.py"
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        (4, "Cache"),
+        (5, "Cache+1"),
+        (7, "Cache.extract"),
+        (8, "Cache.extract+1"),  # a comment: the line below it
+        (9, "Cache.extract+1"),
+        (11, "Cache.empty"),
+        (14, "Cache.empty.inner+1"),
+        (15, "Cache.empty+4"),
+        (1, None),
+        (99, None),
+    ],
+)
+def test_a_line_is_bound_to_its_function_or_class(line, place):
+    found = place_at("mlx_lm.x", TEXT, line)
+    assert str(found) == (f"mlx_lm.x:{place}" if place else "None")
+    if found is not None:
+        assert line_of(found, TEXT) == line + (line == 8)
+        assert line_of(found, "# a comment\n\n" + TEXT) == line + 2 + (line == 8)
+
+
+def test_a_function_that_is_gone_has_no_line_and_a_shorter_one_its_first():
+    gone, short = Place("mlx_lm.x", "Cache.gone"), Place("mlx_lm.x", "Cache.extract", 9)
+    assert line_of(gone, TEXT) is None
+    assert line_of(short, TEXT) == 7
+
+
+def test_a_class_is_its_lines_outside_of_its_functions():
+    assert digests(TEXT.replace("rows[row]", "rows"))["Cache"] == digests(TEXT)["Cache"]
+    assert digests(TEXT.replace("size = 1", "size = 2"))["Cache"] != digests(TEXT)["Cache"]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """Failures with one cause are one finding, and a known defect is never its headline."""
 
+from conformance.checks.expectations.rules import CHANGED as WORDS
 from conformance.core.verdict import Finding, Verdict
 from conformance.report.cascades import MANY, ODD_ONE_OUT, by_case, cascades, headline
 from conformance.report.explanation import Explanation, Where
-from conformance.report.message import DIAGNOSIS, NEEDS
+from conformance.report.message import CHANGED, DIAGNOSIS, NEEDS, RULE
 
 LADDER = ("repeat", "ragged", "early_finish", "samplers")
 ROPE = "module:model.layers.{}.self_attn.rope:RoPE"
@@ -103,6 +104,20 @@ def test_a_defect_that_is_fixed_is_one_finding_of_all_its_families(result):
     assert found.sentence == (
         "2 families: 3 cases pass, but the expectations name a defect for them: x."
     )
+
+
+def test_a_known_defect_whose_function_changed_is_not_the_news(result, finding):
+    said = f"{CHANGED} lost, its function changed here: mlx_lm/models/cache.py:3"
+    rule = Finding(Verdict.DIVERGED, RULE, said)
+    old = [
+        result(f"e/a/{scenario}/d/0", Verdict.DIVERGED, evidence=(finding(Verdict.DIVERGED), rule))
+        for scenario in ("repeat", "ragged")
+    ]
+    new = wrong(result, finding, "b", "samplers", Verdict.DRIFT)
+    found = of(*old, new)
+    assert grouped(found) == [(("b",), ["samplers"]), (("a",), ["repeat", "ragged"])]
+    assert WORDS == CHANGED
+    assert found[1].sentence == f"a: 2 cases fail, first at `repeat`: {said}."
 
 
 def test_an_explanation_names_the_module(result, finding):

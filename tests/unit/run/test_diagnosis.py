@@ -2,10 +2,12 @@
 
 import pytest
 from miniatures.fakes import NeverPads
+from miniatures.library import ToyLibrary
 from miniatures.right import AllAtOnce, ContinuousBatching
 from miniatures.sessions import toy_session
 from miniatures.wrong import AttendsToPadding, SaysUnsupported
 
+from conformance.core.errors import Unsupported
 from conformance.core.verdict import CaseId, Verdict
 from conformance.run.diagnosis import CHECK, conclusion, diagnose, opinions
 
@@ -54,6 +56,22 @@ def test_it_is_the_model_where_only_some_arrangement_is_right():
 def test_it_is_undecided_without_an_opinion(kinds):
     sentence = diagnosed(*kinds, scenario="window")
     assert sentence == "undecided: no reference engine can play this"
+
+
+class LacksAModel(ToyLibrary):
+    """A release without a name that its models are made by."""
+
+    def load(self, family, *, dtype, seed):
+        raise Unsupported("calm: unsupported here: toy._classes")
+
+
+def test_without_a_model_there_is_nothing_to_compare():
+    sure = type("Sure", (ContinuousBatching,), {"opinion": True})
+    opened = toy_session({"tested": AttendsToPadding, "sure": sure}, library=LacksAModel())
+    case = CaseId("tested", "calm", "ragged", "float32", 0)
+    result = opened.run(case)
+    assert (result.verdict, result.schedules) == (Verdict.UNSUPPORTED, ())
+    assert diagnose(opened, case, result) == result
 
 
 def test_only_engines_that_can_express_the_scenario_are_run():

@@ -7,11 +7,13 @@ from miniatures.library import ForgetfulLibrary, ToyLibrary
 from miniatures.right import ContinuousBatching
 from miniatures.sessions import padding_is_masked, toy_session
 from miniatures.wrong import AttendsToPadding, LosesFirstToken
+from mlx_lm.models import cache
 
 from conformance.checks.expectations import Defect, Expectations
 from conformance.core.errors import Unsupported
-from conformance.core.faults.patching import replace
+from conformance.core.faults.patching import replace, wrap
 from conformance.core.mends import mend
+from conformance.core.missing_names import _OWN, missing_names
 from conformance.core.verdict import CaseId, Verdict
 from conformance.run.mending import CHECK, Mending
 from conformance.run.tiers import WHOLE
@@ -103,6 +105,31 @@ def test_what_is_right_once_mended_is_expected():
     assert set(found.mended.schedules) == {s.name for s in released.schedules if not s.verdict.good}
     assert found.right_once_mended
     assert found.evidence == released.evidence
+
+
+@mend("padding-attended")
+def a_name_is_gone(hits):
+    """Changes a function that this release does not have."""
+    return wrap(AttendsToPadding, "_gone", print)
+
+
+@mend("padding-attended")
+def a_name_is_gone_inside(hits):
+    """Looks up a function that this release does not have."""
+    return exec(compile("cache._gone", f"{_OWN}/planted.py", "exec"), {"cache": cache})
+
+
+@pytest.mark.parametrize(
+    ("lacking", "name"),
+    [
+        (a_name_is_gone, "miniatures.wrong.AttendsToPadding._gone"),
+        (a_name_is_gone_inside, "mlx_lm.models.cache._gone"),
+    ],
+)
+def test_a_mend_of_what_a_release_lacks_is_named_and_left_out(lacking, name):
+    _, found = play(PADDING, mends=[lacking])
+    assert (found.expected, found.mended, found.unmended) == (True, None, (PADDING.id,))
+    assert missing_names(found.evidence) == (f"unsupported here: {name}",)
 
 
 class Both(AttendsToPadding, LosesFirstToken):

@@ -7,6 +7,7 @@ import pytest
 from conformance.app.pytest_plugin.options import SUITE_NODE
 from conformance.app.pytest_plugin.result_collector import ResultCollector, not_played
 from conformance.core.unavailable import Unavailable
+from conformance.core.verdict import Finding, Verdict
 from conformance.run.family_seconds import FamilySeconds
 from conformance.run.registry import Registry
 
@@ -33,8 +34,18 @@ ENGINES = "not all was played: plugin 'far' is used without its engines: ImportE
 def test_what_is_asked_and_left_out_is_a_problem(engines, unmended, mends, said):
     registry = Registry({}, {}, {}, {}, {}, (), unavailable=LEFT_OUT)
     settings = SimpleNamespace(engines=engines, mends=mends)
-    results = [SimpleNamespace(unmended=()), SimpleNamespace(unmended=unmended)]
+    results = [SimpleNamespace(unmended=u, evidence=()) for u in ((), unmended)]
     assert not_played(settings, registry, results) == said
+
+
+def test_a_name_that_a_release_lacks_is_a_problem_once():
+    finding = Finding(
+        Verdict.UNSUPPORTED, "failure", "raised: unsupported here: mlx_vlm.apc._x [a]"
+    )
+    results = [SimpleNamespace(unmended=(), evidence=(finding,))] * 2
+    registry = Registry({}, {}, {}, {}, {}, ())
+    said = not_played(SimpleNamespace(engines=(), mends=True), registry, results)
+    assert said == ("not all was played: unsupported here: mlx_vlm.apc._x",)
 
 
 def test_a_case_has_the_recorded_seconds_of_its_family_and_scenario():

@@ -9,6 +9,7 @@ from defects_by_hand import GROUND, entry, known
 from conformance.checks.expectations import load_expectations
 from conformance.checks.expectations.defects import groups, known_defects
 from conformance.core.severity import Severity
+from conformance.core.upstream_functions import Place, line_of, source_text
 from conformance.core.verdict import Verdict
 
 
@@ -76,7 +77,7 @@ def test_entries_of_one_place_are_one_defect_and_the_first_that_explains_it_lead
 
 
 def test_an_entry_joins_the_one_whose_script_shows_it_only_if_they_share_a_place():
-    where = "mlx_lm/models/mamba.py:1, mlx_lm/models/mamba.py:2"
+    where = "mlx_lm.models.mamba:Mamba.__call__+1, mlx_lm.models.mamba:Mamba.__call__+2"
     near = entry("near", where=where, script="lost-state")
     far = entry("far", 3, script="lost-state")
     found = {one.id: one.entries for one in known(near, far, entry())}
@@ -84,7 +85,7 @@ def test_an_entry_joins_the_one_whose_script_shows_it_only_if_they_share_a_place
 
 
 def test_groups_that_one_entry_connects_become_one():
-    wide = "mlx_lm/models/mamba.py:1, mlx_lm/models/mamba.py:2"
+    wide = "mlx_lm.models.mamba:Mamba.__call__+1, mlx_lm.models.mamba:Mamba.__call__+2"
     entries = (entry("a"), entry("b", where=wide), entry("c", where=wide, script="a"))
     (one,) = known(*entries)
     assert set(one.entries) == {"a", "b", "c"}
@@ -123,7 +124,9 @@ def test_what_a_user_suffers_is_said_or_made_of_kind_family_and_scenario():
 
 def test_a_defect_has_its_places_its_mend_and_its_script():
     (one,) = known(entry(script="docs/defects/mlx_lm/lost_state.py"))
-    assert one.where == ("mlx_lm/models/mamba.py:1",)
+    place = Place("mlx_lm.models.mamba", "Mamba.__call__", 1)
+    line = line_of(place, source_text(place.file))
+    assert one.where == (f"mlx_lm/models/mamba.py:{line}",)
     assert one.mend == "The state is the row's own."
     assert one.script == "docs/defects/mlx_lm/lost_state.py"
     assert one.cause == "The state is taken at the padded end."

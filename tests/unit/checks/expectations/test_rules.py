@@ -5,6 +5,7 @@ import pytest
 from results_by_hand import make_finding, make_result
 
 from conformance.checks.expectations import Defect, Expectations, Refusal
+from conformance.checks.expectations.rules import CHECK
 from conformance.core.verdict import (
     CaseId,
     Finding,
@@ -560,6 +561,11 @@ def test_what_changed_in_a_checkout_is_not_known_there():
     checkout = msgspec.structs.replace(case("diverged"), versions=versions)
     assert not expected(checkout, entry)
     assert expected(case("diverged"), entry)
+    (said,) = (f.what for f in judged(checkout, entry).evidence if f.check == CHECK)
+    assert said == f"known as lost-state, its function changed here: {entry.where}"
+    other = msgspec.structs.replace(checkout, verdict=Verdict.LEAK, schedules=())
+    assert judged(other, entry).evidence == other.evidence, "the defect never looks like that"
+    assert judged(case("diverged"), entry).evidence == case("diverged").evidence
 
 
 @pytest.mark.parametrize(("verdict", "good"), [("exact", True), ("tie", True), ("drift", False)])
