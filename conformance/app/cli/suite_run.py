@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,6 +123,7 @@ class SuiteRun:
     def _reuse(self, setup: Setup, plan: Plan) -> int:
         """Print stored results: nothing is left to run, or a stored failure ends it (``-x``)."""
         outcome, left_out = reused_outcome(setup, plan), self._left_out(setup, plan)
+        outcome = _as_asked_now(outcome, self.settings.rerun_options)
         if self.settings.json:
             header = msgspec.structs.replace(
                 about(setup, this_invocation().started),
@@ -178,7 +180,7 @@ class SuiteRun:
                 jobs=self.jobs or cores(),
                 options=self.settings.family_options,
             )
-        self.output.finish(shown, console, self.settings.rerun_options)
+        self.output.finish(shown, console)
         if self.report is not None:
             explained = dataclasses.replace(
                 outcome, explanations=shown.explanations, problems=shown.problems
@@ -194,6 +196,21 @@ class SuiteRun:
             write_results(self.settings.json, (), about(setup, this_invocation().started))
         self.output.write_junit(Outcome(()))
         return 0
+
+
+def _as_asked_now(outcome: Outcome, options: Sequence[str]) -> Outcome:
+    """Stored results, with the options of this call for the commands about their cases."""
+    return dataclasses.replace(
+        outcome,
+        results=tuple(
+            msgspec.structs.replace(
+                result, invocation=msgspec.structs.replace(result.invocation, options=options)
+            )
+            if result.invocation
+            else result
+            for result in outcome.results
+        ),
+    )
 
 
 def _write_report(folder: Path, outcome: Outcome, setup: Setup) -> None:
