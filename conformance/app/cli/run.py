@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from conformance.app.cli.auto_explain import EXPLAIN_SECONDS
+from conformance.app.cli.auto_explain import EXPLAIN_SECONDS, FIRST_SECONDS
 from conformance.app.cli.cluster_option import cluster_option
 from conformance.app.cli.options import (
     EXISTING_FILE,
@@ -48,7 +48,7 @@ from conformance.report.worsening import Base
     metavar="SECONDS",
     help="Time limit for explaining the lowest new failure of each family; one of several gets at "
     f"most half. Findings then say where they begin. Default: {EXPLAIN_SECONDS:.0f} with --report, "
-    "else 0: explain nothing.",
+    f"else {FIRST_SECONDS:.0f} for the first failure alone. 0: explain nothing.",
 )
 @click.option(
     "-x", "--exitfirst", is_flag=True, help="Stop at the first verdict that is not expected."
@@ -109,7 +109,7 @@ def command(
         raise click.UsageError("--against and --exitfirst: choose one of them")
     base = Base.read(against) if against else None
     settings = settings_of({**given, "json": writable(json, "--json") if json else None})
-    seconds = EXPLAIN_SECONDS if report is not None else 0.0
+    given_seconds = EXPLAIN_SECONDS if explain_seconds is None and report else explain_seconds
     run = SuiteRun(
         settings,
         chosen,
@@ -117,7 +117,7 @@ def command(
         exitfirst=exitfirst,
         output=output,
         report=report,
-        explain_seconds=seconds if explain_seconds is None else explain_seconds,
+        explain_seconds=given_seconds,
         began=began,
         base=base,
         cluster=cluster,

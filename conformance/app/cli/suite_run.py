@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from conformance.app.cli.auto_explain import with_explanations
+from conformance.app.cli.auto_explain import FIRST_SECONDS, with_explanations
 from conformance.app.cli.cluster_option import on_cluster
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import cores
@@ -52,7 +52,8 @@ class SuiteRun:
         exitfirst: stop at the first unexpected verdict.
         output: what to print and write.
         report: folder for pages, if wanted.
-        explain_seconds: limit for explaining the lowest new failure of each family.
+        explain_seconds: limit for explaining the lowest new failure of each family; ``None``: the
+            first of all is explained.
         began: start of the command, by ``time.perf_counter``.
         base: an earlier run to compare with, in place of the known defects.
         cluster: address of the scheduler whose workers run the cases; ``None``: this machine.
@@ -64,7 +65,7 @@ class SuiteRun:
     exitfirst: bool
     output: Output
     report: Path | None
-    explain_seconds: float
+    explain_seconds: float | None
     began: float = dataclasses.field(default_factory=time.perf_counter)
     base: Base | None = None
     cluster: str | None = None
@@ -176,7 +177,8 @@ class SuiteRun:
             shown = with_explanations(
                 shown,
                 setup.registry.scenarios,
-                seconds=self.explain_seconds,
+                seconds=FIRST_SECONDS if self.explain_seconds is None else self.explain_seconds,
+                most=1 if self.explain_seconds is None else None,
                 jobs=self.jobs or cores(),
                 options=self.settings.family_options,
             )
