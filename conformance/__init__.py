@@ -12,19 +12,22 @@ TYPE_CHECKING = False  # more imports would be more time in which Ctrl-C is a tr
 if TYPE_CHECKING:
     from typing import Any
 
-    from conformance.app.assertion import assert_batching_conforms
+    from conformance.app.assertion import KnownDefectsWarning, assert_batching_conforms
     from conformance.core.engine import Capability, Engine, Submission
     from conformance.core.engine_options import EngineOptions
     from conformance.core.family import Facts, Family, load_family
     from conformance.core.faults import Fault
     from conformance.core.library import Library
+    from conformance.core.mends import Mend
+    from conformance.core.origin import Origin
     from conformance.core.prefix_reuse import PrefixReuse
     from conformance.core.repro_calls import ReproCalls
-    from conformance.core.schedule import Request, Schedule
+    from conformance.core.schedule import Request, Schedule, Stage
     from conformance.core.trace import FinishReason, StepOutput, TokenEvent
     from conformance.core.verdict import Verdict
     from conformance.run.hookspecs import hookimpl
     from conformance.scenarios import Scenario
+    from conformance.scenarios.scenario import Witness
 
 __all__ = [
     "Capability",
@@ -34,16 +37,21 @@ __all__ = [
     "Family",
     "Fault",
     "FinishReason",
+    "KnownDefectsWarning",
     "Library",
+    "Mend",
+    "Origin",
     "PrefixReuse",
     "ReproCalls",
     "Request",
     "Scenario",
     "Schedule",
+    "Stage",
     "StepOutput",
     "Submission",
     "TokenEvent",
     "Verdict",
+    "Witness",
     "__version__",
     "assert_batching_conforms",
     "hookimpl",
@@ -56,7 +64,7 @@ __version__ = "0.1.0"
 _MODULE_OF = {
     name: module
     for module, names in {
-        "app.assertion": "assert_batching_conforms",
+        "app.assertion": "KnownDefectsWarning assert_batching_conforms",
         "core.engine": "Capability Engine Submission",
         "core.family": "Facts Family load_family",
         "core.faults": "Fault",
@@ -64,14 +72,22 @@ _MODULE_OF = {
         "core.engine_options": "EngineOptions",
         "core.prefix_reuse": "PrefixReuse",
         "core.repro_calls": "ReproCalls",
-        "core.schedule": "Request Schedule",
+        "core.mends": "Mend",
+        "core.origin": "Origin",
+        "core.schedule": "Request Schedule Stage",
         "core.trace": "FinishReason StepOutput TokenEvent",
         "core.verdict": "Verdict",
         "run.hookspecs": "hookimpl",
         "scenarios": "Scenario",
+        "scenarios.scenario": "Witness",
     }.items()
     for name in names.split()
 }
+
+
+def __dir__() -> list[str]:
+    """All public names, also those that were not used yet."""
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

@@ -63,7 +63,7 @@ def make_explanation(**changes):
         ),
         "steps": (),
         "opinion": "model: wrong alone, too",
-        "relatives": (Relative("rope offset", 6.0, ("mlx_lm/B4",), ("mlx-vlm #1030",)),),
+        "relatives": (Relative("rope offset", 6.0, ("mlx_lm/B4",), ("mlx-vlm #1030",), fits=True),),
         "seconds": 1.0,
     }
     return Explanation(**{**values, **changes})

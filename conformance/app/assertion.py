@@ -21,6 +21,7 @@ from conformance.checks.expectations import Expectations, load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Checkpoint, Facts, Family
 from conformance.core.missing_library import lacking
+from conformance.core.nearest import did_you_mean
 from conformance.core.unavailable import sentences
 from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.report.message import message_parts
@@ -34,6 +35,10 @@ from conformance.run.tiers import tier as tier_of
 from conformance.tools.checkpoints.folder import window_of
 from conformance.tools.checkpoints.given import Given
 from conformance.tools.checkpoints.opening import like_family, open_checkpoint
+
+
+class KnownDefectsWarning(UserWarning):
+    """A model conforms except for known defects of the library, which were accepted."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +68,7 @@ def assert_batching_conforms(
     seed: int = 0,
     prompts: Sequence[Sequence[int]] = (),
     cache_dir: Path | None = None,
-    known_defects: bool = False,
+    known_defects: bool = True,
     plugins: Sequence[str] = (),
 ) -> tuple[CaseResult, ...]:
     """Assert that ``model`` gives in every kind of batch what its single stream gives.
@@ -80,9 +85,10 @@ def assert_batching_conforms(
         prompts: token ids of texts that prompts are cut from; drawn from the vocabulary, or for a
             checkpoint the built-in texts, if there are none.
         cache_dir: where single streams of a checkpoint are kept; the user's cache by default.
-        known_defects: accept wrong results that are known defects of the installed library. By
-            default they fail, too, and the message names the defect. What the library refuses with
-            a message of its own, as an entry declares, never fails.
+        known_defects: accept wrong results that are known defects of the installed library; a
+            ``KnownDefectsWarning`` names them. With ``False`` they fail, too, and the message names
+            the defect. What the library refuses with a message of its own, as an entry declares,
+            never fails.
         plugins: modules with hooks that are not installed as plugins, as ``-p`` takes them.
 
     Returns:
@@ -99,7 +105,7 @@ def assert_batching_conforms(
         registry = build_registry(load_plugins(plugins), engines=filter(None, [wanted]))
         for line in sentences(registry.unavailable):
             warnings.warn(line, stacklevel=2)
-        return _asserted(
+        results = _asserted(
             model,
             registry,
             engine=engine,
@@ -115,6 +121,10 @@ def assert_batching_conforms(
         )
     except (AssertionError, ConformanceError) as error:
         failure = error.with_traceback(None)  # frames of this package say nothing to the caller
+    else:
+        if passed := _passed(results):
+            warnings.warn(passed, KnownDefectsWarning, stacklevel=2)
+        return results
     failure.__cause__ = failure.__context__ = None
     raise failure
 
@@ -167,14 +177,13 @@ def _asserted(
 def _bad(results: Sequence[CaseResult], *, accepted: bool) -> list[CaseResult]:
     """The results that fail the assertion, those of known defects last.
 
-    What can't be played on this machine conforms to nothing. Where no defect is ``accepted``, a
-    model may be right in spite of an entry: its user may have repaired it.
+    What can't be played on this machine conforms to nothing. A model may be right in spite of an
+    entry: its user may have repaired it.
     """
     new = [
         result
         for result in results
-        if lacking(result.verdict, result.evidence)
-        or not (result.expected or (result.verdict.good and not accepted))
+        if lacking(result.verdict, result.evidence) or not (result.expected or result.verdict.good)
     ]
     return new if accepted else [*new, *filter(_known_wrong, results)]
 
@@ -211,6 +220,18 @@ def _message(
     return "\n".join([head, *(f"  {label + ':':<10}{text}" for label, text in parts.items())])
 
 
+def _passed(results: Sequence[CaseResult]) -> str:
+    """What passed although it is wrong, and how to let it fail; empty if nothing did."""
+    wrong = [result for result in results if _known_wrong(result)]
+    if not wrong:
+        return ""
+    named = ", ".join(map(_named_verdict, wrong))
+    return (
+        f"passes with known defects of the library: {named}; `conformance show defects ID` "
+        "explains one, known_defects=False lets them fail"
+    )
+
+
 def _named_verdict(result: CaseResult) -> str:
     entries = f", known: {result.known}" if _known_wrong(result) else ""
     return f"{result.scenario} ({result.verdict}{entries})"
@@ -224,7 +245,7 @@ def _known_cause(result: CaseResult, known: Expectations) -> str:
         for entry in known.defects
         if entry.id in ids
     ]
-    return f"known defect {'; '.join(said)}; known_defects=True accepts known defects"
+    return f"known defect {'; '.join(said)}"
 
 
 def _in_memory(
@@ -276,7 +297,10 @@ def _on_disk(
     registry: Registry, given: Given, engine: str, prompts: Sequence[Sequence[int]], dtype: str
 ) -> _Target:
     if not given.folder.is_dir():
-        raise ConformanceError(f"{given.folder}: is neither a family nor a checkpoint's folder")
+        near = did_you_mean(given.folder.name, {name for _, name in registry.families})
+        raise ConformanceError(
+            f"{given.folder}: is neither a family nor a checkpoint's folder{near}"
+        )
     chosen, dtypes = (engine,) if engine else (), (dtype,) if dtype else ()
     opened = open_checkpoint(registry, given, chosen, dtypes)
     library = registry.engines[opened.engines[0]].library

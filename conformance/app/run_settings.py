@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from conformance.core import named_server
 from conformance.core.library_paths import chosen_options
 from conformance.core.tier_names import FULL, usual_tier
 from conformance.tools.checkpoints.given import Given
@@ -261,10 +262,11 @@ class Settings:
         """Options that ``conformance show`` needs to run the same case."""
         found = list(self.family_options)
         found += self.checkpoint.options if self.checkpoint else ()
-        found += chosen_options()
+        found += (*chosen_options(), *named_server.options())
         if self.expectations:
             found += ["--expectations", str(self.expectations)]
-        return (*found, *(() if self.use_expectations else ("--no-expectations",)))
+        flags = {"--no-expectations": self.use_expectations, "--no-mends": self.mends}
+        return (*found, *(name for name, off in flags.items() if not off))
 
 
 _OF_CHECKPOINT = ("model", "prompts", "cache_dir", "trust_remote_code", "force", "golden")

@@ -47,7 +47,7 @@ def error_annotations(
 def _of_cascade(cascade: Cascade) -> list[str]:
     first, *others = cascade.cases
     sentence = one_line(cascade.sentence)[:_CHARACTERS]
-    lines = [sentence, f"{new_verdict(first)}: {first.case}", f"rerun: {rerun_command(first.case)}"]
+    lines = [sentence, f"{new_verdict(first)}: {first.case}", f"rerun: {rerun_command(first)}"]
     lines += [f"known: {command}" for command in defect_commands(first)]
     if others:
         lines.append(f"and {len(others)} more: {listed([r.case for r in others], _NAMED)}")

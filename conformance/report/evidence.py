@@ -38,7 +38,7 @@ def _head(result: CaseResult) -> Iterator[str]:
     yield f"  time:       {duration(result.seconds)}, of which {model} in the model"
     yield f"  device:     {plain_line(result.device)}"
     yield f"  versions:   {versions}"
-    yield f"  rerun:      {rerun_command(result.case)}"
+    yield f"  rerun:      {rerun_command(result)}"
 
 
 def _mended(result: CaseResult) -> Iterator[str]:

@@ -82,12 +82,17 @@ SITED = 4.0
 
 
 class Relative(msgspec.Struct, frozen=True):
-    """A class of the catalogue that the failure resembles, with its most similar faults."""
+    """A class of the catalogue that the failure resembles, with its most similar faults.
+
+    ``fits`` is whether one of them is known to break the very cache field, class of cache or class
+    of module at which the failure begins, not only something of its kind.
+    """
 
     fault_class: str
     score: float
     faults: tuple[str, ...]
     sources: tuple[str, ...]
+    fits: bool = False
 
 
 class Explanation(msgspec.Struct, frozen=True):

@@ -67,7 +67,7 @@ def _findings(found: Sequence[Cascade]) -> Iterator[str]:
         return
     yield from (f"### {count(len(found), 'finding')}", "")
     for cascade in found[:_MOST_FINDINGS]:
-        yield f"1. {code(cascade.sentence)}, evidence: {code(rerun_command(cascade.first.case))}"
+        yield f"1. {code(cascade.sentence)}, evidence: {code(rerun_command(cascade.first))}"
     if len(found) > _MOST_FINDINGS:
         yield f"1. and {len(found) - _MOST_FINDINGS} more"
     yield ""

@@ -7,7 +7,6 @@ no properties of a test case, so the figures are in ``system-out``.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 from conformance.core.verdict import CaseResult, Verdict
@@ -42,16 +41,12 @@ def properties(result: CaseResult) -> list[tuple[str, str]]:
     return [(PREFIX + name, str(value)) for name, value in values.items() if value is not None]
 
 
-def junit_xml(outcome: Outcome, *, options: Sequence[str] = ()) -> str:
+def junit_xml(outcome: Outcome) -> str:
     """The file: one suite for each engine and dtype, and one for problems outside of cases.
 
     An unexpected verdict is a failure, whose message is the sentence of its finding: systems that
     group by message show one. Unsupported cases and known defects are skipped with the reason:
     neither has passed.
-
-    Args:
-        outcome: outcome of a run.
-        options: options of the run that a rerun of one case needs, too.
     """
     results, problems = outcome.results, outcome.problems
     if outcome.missing:
@@ -66,7 +61,7 @@ def junit_xml(outcome: Outcome, *, options: Sequence[str] = ()) -> str:
         suite.set("skipped", str(sum(r.expected and not r.verdict.good for r in lane)))
         suite.set("time", _seconds(sum(r.seconds for r in lane)))
         for result in lane:
-            _case(suite, result, causes.get(result.case), options)
+            _case(suite, result, causes.get(result.case))
     if problems:
         suite = _suite(root, "beside the cases", len(problems), len(problems))
         for number, problem in enumerate(problems, start=1):
@@ -85,9 +80,7 @@ def _suite(root: ET.Element, name: str, tests: int, failures: int) -> ET.Element
     return ET.SubElement(root, "testsuite", {"name": _legal(name), **counts})
 
 
-def _case(
-    suite: ET.Element, result: CaseResult, cause: Cascade | None, options: Sequence[str]
-) -> None:
+def _case(suite: ET.Element, result: CaseResult, cause: Cascade | None) -> None:
     case = ET.SubElement(
         suite,
         "testcase",
@@ -100,7 +93,7 @@ def _case(
         message = _legal(cause.sentence)
         kind = str(new_verdict(result))
         failure = ET.SubElement(case, "failure", type=kind, message=message)
-        text = f"{cause.sentence}\n{failure_message(result, options=options)}"
+        text = f"{cause.sentence}\n{failure_message(result)}"
         failure.text = _legal(text)
     elif not result.verdict.good:
         finding = worst(result)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
+from conformance.core.invocation import command_about
 from conformance.core.verdict import CaseResult, Finding, Verdict
 
 RULE = "expectations"
@@ -28,12 +28,15 @@ ASIDE = (RULE, DIAGNOSIS, NEEDS)
 UNKNOWN_CAUSE = "not known; `conformance show` prints the whole evidence"
 
 
-def failure_message(result: CaseResult, *, options: Sequence[str] = (), rerun: str = "") -> str:
+def failure_message(
+    result: CaseResult, *, options: Sequence[str] | None = None, rerun: str = ""
+) -> str:
     """Six lines of plain text about a case with an unexpected verdict.
 
     Args:
         result: the result of that case. Shows its worst new finding and the number of others.
-        options: options of the run that a rerun needs, too (``--family-file FILE``).
+        options: options of the run that a rerun needs, too; ``None``: those of the result's
+            invocation.
         rerun: the command, if it is not ``conformance show``.
     """
     verdict = new_verdict(result)
@@ -47,7 +50,7 @@ def failure_message(result: CaseResult, *, options: Sequence[str] = (), rerun: s
 
 
 def message_parts(
-    result: CaseResult, *, options: Sequence[str] = (), rerun: str = ""
+    result: CaseResult, *, options: Sequence[str] | None = None, rerun: str = ""
 ) -> tuple[tuple[str, str], ...]:
     """The five parts of ``failure_message``, each with its label."""
     finding = worst(result)
@@ -56,19 +59,26 @@ def message_parts(
         ("where", where(finding) if finding else "the whole case"),
         ("expected", _expected_and_got(result, finding)),
         ("cause", _cause(result, finding)),
-        ("rerun", rerun or rerun_command(result.case, options=options)),
+        ("rerun", rerun or rerun_command(result, options=options)),
     )
 
 
-def rerun_command(case: str, *, options: Sequence[str] = ()) -> str:
+def rerun_command(result: CaseResult, *, options: Sequence[str] | None = None) -> str:
     """The command that reruns only this case and prints all its evidence."""
-    return shlex.join(["conformance", "show", *options, case])
+    found = options_of(result) if options is None else options
+    return command_about("show", result.case, found)
+
+
+def options_of(result: CaseResult) -> tuple[str, ...]:
+    """The options of the run that a command about the case needs, too."""
+    return result.invocation.options if result.invocation else ()
 
 
 def defect_commands(result: CaseResult) -> tuple[str, ...]:
     """The commands that explain the known defects, or refusals, that the result names."""
     names = result.known.split(", ") if result.known else ()
-    return tuple(shlex.join(["conformance", "show", "defects", name]) for name in names)
+    options = options_of(result)
+    return tuple(command_about("show defects", name, options, needs=False) for name in names)
 
 
 def worst(result: CaseResult) -> Finding | None:

@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 from conformance.core.verdict import CaseResult, Finding, Verdict
-from conformance.report.explanation import SITED, Explanation, Where
+from conformance.report.explanation import Explanation, Where
 from conformance.report.message import DIAGNOSIS, changed_defects, worst
 
 # Whether a wrong number changes a token, or is not finite, depends on weights and prompts. If the
@@ -92,10 +92,14 @@ def blame(result: CaseResult) -> str:
 
 def beginning(explanation: Explanation) -> str:
     """The place of a failure, and the defects it resembles, as the rest of a sentence."""
-    where, like = explanation.where, explanation.relatives[:1]
+    where, like = explanation.where, explanation.relatives
     # The place of an exception is where it was raised; defects of every class can raise there.
-    alike = like and like[0].score >= SITED and not where.site.startswith("crash:")
-    return _place(where) + (f", like defects of the class {like[0].fault_class!r}" if alike else "")
+    if where.site.startswith("crash:") or not like:
+        return _place(where)
+    alone = len(like) == 1 or like[0].score > like[1].score
+    if like[0].fits and alone:
+        return f"{_place(where)}, like defects of the class {like[0].fault_class!r}"
+    return f"{_place(where)}; no class of defects fits"
 
 
 def _place(where: Where) -> str:

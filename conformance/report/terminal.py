@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -40,7 +39,6 @@ def summary(
     width: int,
     failures: bool = True,
     durations: int = 5,
-    options: Sequence[str] = (),
     brief: bool = False,
     every_family: bool = False,
 ) -> Text:
@@ -51,13 +49,12 @@ def summary(
         width: columns of the terminal.
         failures: whether to show the first case of each finding; pytest shows all in its own way.
         durations: how many of the slowest cases to list.
-        options: options of the run that a rerun of one case needs, too.
         brief: show only failures, problems and the last line.
         every_family: whether to show also families that are clean or unsupported.
     """
     blocks: list[Text] = []
     if failures:
-        blocks += [_finding(cascade, options) for cascade in outcome.cascades]
+        blocks += [_finding(cascade) for cascade in outcome.cascades]
     elif outcome.cascades:
         blocks.append(Text("\n").join(_sentence(cascade) for cascade in outcome.cascades))
     if durations and outcome.results and not brief:
@@ -88,9 +85,9 @@ def render(text: Text, *, colour: bool) -> str:
     return buffer.getvalue()
 
 
-def _finding(cascade: Cascade, options: Sequence[str]) -> Text:
+def _finding(cascade: Cascade) -> Text:
     """The finding's sentence, the message of its first case, and the names of the others."""
-    message = failure_message(cascade.first, options=options)
+    message = failure_message(cascade.first)
     others = [result.case for result in cascade.cases[1:]]
     lines = [_sentence(cascade), Text(message)]
     if others:

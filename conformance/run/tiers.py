@@ -18,6 +18,7 @@ import msgspec
 
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
+from conformance.core.nearest import did_you_mean
 from conformance.core.representatives import chosen_of, representatives
 from conformance.core.schedule import Schedule
 from conformance.core.tier_names import FULL, TIERS
@@ -172,7 +173,8 @@ def tier(name: str) -> Tier:
         ConformanceError: there is no such tier.
     """
     if name not in TIERS:
-        raise ConformanceError(f"no tier {name!r}; there are {', '.join(TIERS)}")
+        there = f"; there are {', '.join(TIERS)}{did_you_mean(name, TIERS)}"
+        raise ConformanceError(f"no tier {name!r}{there}")
     return WHOLE if name == FULL else Tier(name, read_tiers().tiers[name])
 
 

@@ -106,11 +106,13 @@ def conformance(start):
 
 @pytest.fixture
 def toy_run(conformance):
-    """``conformance run`` on toy families; in one process by default."""
+    """``conformance run`` on toy families; in one process, without explanations by default."""
 
     def run(*arguments, **variables):
         jobs = [] if "--jobs" in arguments else ["--jobs", "1"]
-        return conformance("run", "--engine", "toy", *jobs, *arguments, **variables)
+        given = {"--explain-seconds", "--report"} & set(arguments)
+        alone = () if given else ("--explain-seconds", "0")
+        return conformance("run", "--engine", "toy", *jobs, *alone, *arguments, **variables)
 
     return run
 

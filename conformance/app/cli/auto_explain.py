@@ -26,6 +26,9 @@ from conformance.scenarios import Scenario
 EXPLAIN_SECONDS = 60.0
 """Time limit for all explanations of one run."""
 
+FIRST_SECONDS = 10.0
+"""Time limit for the explanation of the first failure alone, where no limit was chosen."""
+
 _CHILD = "from conformance.app.cli.main import main_of_child; main_of_child({parent})"
 # The share of one explanation when there are several, so that a hang leaves time for the others.
 _SHARE = 0.5
@@ -48,6 +51,7 @@ def with_explanations(
     seconds: float,
     jobs: int,
     options: Sequence[str] = (),
+    most: int | None = None,
 ) -> Outcome:
     """Return the outcome of a run with explanations of its failures, as far as time allows.
 
@@ -59,8 +63,9 @@ def with_explanations(
         seconds: limit for all explanations; one of several gets at most half. 0: explain none.
         jobs: processes at a time.
         options: options of the run that ``conformance explain`` needs, too.
+        most: how many failures to explain; ``None``: the lowest of each family.
     """
-    cases = lowest(outcome, scenarios) if seconds > 0 else ()
+    cases = tuple(lowest(outcome, scenarios))[:most] if seconds > 0 else ()
     chosen = tuple(result for result in cases if result.case not in outcome.explanations)
     same = tuple(result for result in chosen if _played_by_this_code(result))
     if other := len(chosen) - len(same):

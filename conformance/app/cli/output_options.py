@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -43,31 +43,29 @@ class Output:
     durations: int = 5
     junit: Path | None = None
 
-    def finish(self, outcome: Outcome, console: Console, options: Sequence[str]) -> None:
+    def finish(self, outcome: Outcome, console: Console) -> None:
         """Print the summary and write the file.
 
         Args:
             outcome: outcome of a run with results.
             console: the matrices keep to its width.
-            options: options of the run that a rerun of one case needs, too.
         """
         text = summary(
             outcome,
             width=console.width,
             durations=self.durations,
-            options=options,
             brief=self.verbosity is Verbosity.QUIET,
             every_family=self.verbosity is Verbosity.VERBOSE,
         )
         if self.verbosity is not Verbosity.QUIET:
             console.print()
         console.print(text, soft_wrap=True)
-        self.write_junit(outcome, options)
+        self.write_junit(outcome)
 
-    def write_junit(self, outcome: Outcome, options: Sequence[str] = ()) -> None:
+    def write_junit(self, outcome: Outcome) -> None:
         """Write the JUnit file if ``--junit`` was given."""
         if self.junit:
-            xml = junit_xml(outcome, options=options)
+            xml = junit_xml(outcome)
             write_lines(self.junit, xml.splitlines())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from conformance.app.cli.auto_explain import with_explanations
+from conformance.app.cli.auto_explain import FIRST_SECONDS, with_explanations
 from conformance.app.cli.cluster_option import on_cluster
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import cores
@@ -51,7 +52,8 @@ class SuiteRun:
         exitfirst: stop at the first unexpected verdict.
         output: what to print and write.
         report: folder for pages, if wanted.
-        explain_seconds: limit for explaining the lowest new failure of each family.
+        explain_seconds: limit for explaining the lowest new failure of each family; ``None``: the
+            first of all is explained.
         began: start of the command, by ``time.perf_counter``.
         base: an earlier run to compare with, in place of the known defects.
         cluster: address of the scheduler whose workers run the cases; ``None``: this machine.
@@ -63,7 +65,7 @@ class SuiteRun:
     exitfirst: bool
     output: Output
     report: Path | None
-    explain_seconds: float
+    explain_seconds: float | None
     began: float = dataclasses.field(default_factory=time.perf_counter)
     base: Base | None = None
     cluster: str | None = None
@@ -122,6 +124,7 @@ class SuiteRun:
     def _reuse(self, setup: Setup, plan: Plan) -> int:
         """Print stored results: nothing is left to run, or a stored failure ends it (``-x``)."""
         outcome, left_out = reused_outcome(setup, plan), self._left_out(setup, plan)
+        outcome = _as_asked_now(outcome, self.settings.rerun_options)
         if self.settings.json:
             header = msgspec.structs.replace(
                 about(setup, this_invocation().started),
@@ -174,11 +177,12 @@ class SuiteRun:
             shown = with_explanations(
                 shown,
                 setup.registry.scenarios,
-                seconds=self.explain_seconds,
+                seconds=FIRST_SECONDS if self.explain_seconds is None else self.explain_seconds,
+                most=1 if self.explain_seconds is None else None,
                 jobs=self.jobs or cores(),
                 options=self.settings.family_options,
             )
-        self.output.finish(shown, console, self.settings.rerun_options)
+        self.output.finish(shown, console)
         if self.report is not None:
             explained = dataclasses.replace(
                 outcome, explanations=shown.explanations, problems=shown.problems
@@ -194,6 +198,21 @@ class SuiteRun:
             write_results(self.settings.json, (), about(setup, this_invocation().started))
         self.output.write_junit(Outcome(()))
         return 0
+
+
+def _as_asked_now(outcome: Outcome, options: Sequence[str]) -> Outcome:
+    """Stored results, with the options of this call for the commands about their cases."""
+    return dataclasses.replace(
+        outcome,
+        results=tuple(
+            msgspec.structs.replace(
+                result, invocation=msgspec.structs.replace(result.invocation, options=options)
+            )
+            if result.invocation
+            else result
+            for result in outcome.results
+        ),
+    )
 
 
 def _write_report(folder: Path, outcome: Outcome, setup: Setup) -> None:

@@ -96,7 +96,7 @@ class ResultCollector:
         self._failures = 0
         self._reused: frozenset[str] = frozenset()
         self._begin = time.perf_counter()
-        self._invocation = this_invocation()
+        self._invocation = this_invocation(options=setup.settings.rerun_options)
 
     # What comes in -------------------------------------------------------------------------------
 

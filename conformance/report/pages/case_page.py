@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from conformance.core.invocation import command_about
 from conformance.core.picture import Compared, Picture
 from conformance.core.verdict import CaseResult
 from conformance.report.cascades import Cascade
 from conformance.report.explanation import Explanation
-from conformance.report.message import measures, message_parts, where, worst
+from conformance.report.message import measures, message_parts, options_of, where, worst
 from conformance.report.pages import charts
 from conformance.report.pages.charts import Bar, Chart
 from conformance.report.pages.environment import MEANINGS, Renderer, case_href, case_slug
@@ -140,7 +140,7 @@ def _timeline_text(picture: Picture, line: Timeline) -> str:
 
 
 def _command(name: str, result: CaseResult, *more: str) -> str:
-    return shlex.join(["conformance", name, result.case, *more])
+    return command_about(name, result.case, options_of(result), *more)
 
 
 # The charts of a case's page ---------------------------------------------------------------------

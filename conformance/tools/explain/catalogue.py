@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 
@@ -15,6 +16,7 @@ _FIRST = 2.0  # the scenario is the cheapest one that catches the defect
 _OTHER = 1.0  # ... or another one that must catch it
 _CRASH = 2.0  # both end in an exception
 _MOST = 3
+_ANY = re.compile(r"(\w+:)?\*")  # a glob of all places of a kind
 
 
 def sited(fault: Fault, where: Where | None) -> bool:
@@ -22,6 +24,17 @@ def sited(fault: Fault, where: Where | None) -> bool:
     if where is None:
         return False
     return any(fnmatchcase(where.site, glob) for glob in fault.where.split("|") if glob)
+
+
+def fits(fault: Fault, where: Where | None) -> bool:
+    """Whether the defect is known to break this very place, not only one of its kind.
+
+    ``cache:*`` is any field of any cache, ``output:*`` whatever comes out: these fit nothing.
+    """
+    if where is None:
+        return False
+    narrow = [glob for glob in fault.where.split("|") if glob and not _ANY.fullmatch(glob)]
+    return any(fnmatchcase(where.site, glob) for glob in narrow)
 
 
 def relatives(
@@ -48,7 +61,9 @@ def relatives(
     for name in best:
         near = [fault for score, fault in members[name] if score == scores[name]]
         sources = dict.fromkeys(fault.source for fault in near)
-        found.append(Relative(name, scores[name], tuple(f.key for f in near), tuple(sources)))
+        keys = tuple(fault.key for fault in near)
+        fit = any(fits(fault, where) for fault in near)
+        found.append(Relative(name, scores[name], keys, tuple(sources), fit))
     return tuple(found)
 
 

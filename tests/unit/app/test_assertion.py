@@ -12,7 +12,7 @@ from mlx_lm.models import afm7 as afm7_module
 from mlx_lm.models import llama
 
 import conformance
-from conformance import assert_batching_conforms
+from conformance import KnownDefectsWarning, assert_batching_conforms
 from conformance.core.errors import ConformanceError
 from conformance.core.faults.declaration import Hits
 from conformance.run.registry import build_registry
@@ -92,7 +92,7 @@ from conformance import assert_batching_conforms
 
 
 def test_a_known_defect():
-    assert_batching_conforms("llama", scenarios=["invalid"])
+    assert_batching_conforms("llama", scenarios=["invalid"], known_defects=False)
 
 
 def test_a_mistake():
@@ -117,7 +117,9 @@ def test_pytest_shows_five_lines_and_the_callers_own(shown):
     assert len(errors) == 5, shown
     assert errors[0].startswith("E       AssertionError: protocol: mlx_lm/llama/invalid")
     (sentence,) = [line for line in second.splitlines() if line.startswith("E ")]
-    assert sentence.endswith("lama: is neither a family nor a checkpoint's folder")
+    assert sentence.endswith(
+        "lama: is neither a family nor a checkpoint's folder; did you mean llama?"
+    )
 
 
 def test_pytest_shows_no_source_of_ours(shown):
@@ -166,18 +168,21 @@ def test_a_family_is_proved_by_its_name():
 
 def test_a_known_defect_of_the_library_fails_and_is_named():
     with pytest.raises(AssertionError) as raised:
-        assert_batching_conforms("llama", scenarios=["invalid"])
+        assert_batching_conforms("llama", scenarios=["invalid"], known_defects=False)
     lines = str(raised.value).splitlines()
     assert len(lines) == 5
     cause = next(line for line in lines if line.startswith("  cause:"))
     assert "known defect batch-generator-sizes (mlx_lm/generate.py:" in cause
-    assert cause.endswith("; known_defects=True accepts known defects")
     assert lines[-1].split() == ["rerun:", "conformance", "show", "mlx_lm/llama/invalid/float32/0"]
 
 
-def test_a_known_defect_can_be_accepted():
-    (result,) = assert_batching_conforms("llama", scenarios=["invalid"], known_defects=True)
+def test_a_known_defect_passes_and_is_named():
+    named = r"passes with .*: invalid \(protocol, known: "
+    with pytest.warns(KnownDefectsWarning, match=named) as w:
+        (result,) = assert_batching_conforms("llama", scenarios=["invalid"])
     assert result.known
+    assert "known_defects=False lets them fail" in str(w[0].message)
+    assert w[0].filename == __file__
 
 
 @pytest.fixture(scope="module")
@@ -193,9 +198,10 @@ def test_a_model_whose_module_has_a_known_defect_is_not_right(afm7):
         assert_batching_conforms(model, scenarios=["ragged", "chunked"])
     assert "chunked (diverged, known: afm7-kv-reuse-offset)" in str(raised.value)
     with pytest.raises(AssertionError, match="known defect afm7-kv-reuse-offset"):
-        assert_batching_conforms(folder, scenarios=["ragged"])
+        assert_batching_conforms(folder, scenarios=["ragged"], known_defects=False)
     for given in afm7:
-        (result,) = assert_batching_conforms(given, scenarios=["ragged"], known_defects=True)
+        with pytest.warns(KnownDefectsWarning, match="afm7-kv-reuse-offset"):
+            (result,) = assert_batching_conforms(given, scenarios=["ragged"])
         assert result.known == "afm7-kv-reuse-offset"
 
 
@@ -215,7 +221,7 @@ def test_behind_an_accepted_defect_a_new_one_is_seen(afm7, monkeypatch):
     model, _ = afm7
     monkeypatch.setattr(model, "__class__", AlsoIgnoresMask)
     with pytest.raises(AssertionError, match="afm7-kv-reuse-offset: with that mended the case is"):
-        assert_batching_conforms(model, scenarios=["ragged"], known_defects=True)
+        assert_batching_conforms(model, scenarios=["ragged"])
     assert type(model) is AlsoIgnoresMask
 
 
@@ -223,8 +229,11 @@ def test_one_whose_user_repaired_it_is_right(afm7, monkeypatch):
     model, _ = afm7
     mend = build_registry().mend_of("afm7-kv-reuse-offset")
     with mend.repair(Hits()):
-        (result,) = assert_batching_conforms(model, scenarios=["ragged"])
-    assert result.verdict.good
+        for accepted in (True, False):
+            (result,) = assert_batching_conforms(
+                model, scenarios=["ragged"], known_defects=accepted
+            )
+            assert result.verdict.good
 
 
 class Constant(llama.Model):

@@ -4,6 +4,7 @@ from xml.etree import ElementTree as ET
 
 import junitparser
 
+from conformance.core.invocation import Invocation
 from conformance.core.verdict import Verdict
 from conformance.report.junit import junit_xml, properties
 from conformance.report.outcome import Outcome
@@ -73,7 +74,6 @@ def test_parsers_in_common_use_read_it(result, finding):
 
 
 def test_the_rerun_command_has_the_run_s_options(result):
-    text = junit_xml(
-        Outcome((result(verdict=Verdict.DRIFT),)), options=("--family-file", "my.json")
-    )
+    mine = Invocation("", "", ("--family-file", "my.json"))
+    text = junit_xml(Outcome((result(verdict=Verdict.DRIFT, invocation=mine),)))
     assert "conformance show --family-file my.json" in text

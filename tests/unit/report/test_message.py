@@ -2,8 +2,14 @@
 
 import re
 
+from conformance.core.invocation import Invocation
 from conformance.core.verdict import Verdict
-from conformance.report.message import failure_message, message_parts, rerun_command
+from conformance.report.message import (
+    defect_commands,
+    failure_message,
+    message_parts,
+    rerun_command,
+)
 
 
 def parts(message):
@@ -82,9 +88,14 @@ def test_further_lines_of_a_text_stay_under_the_first(result, finding):
     assert "\n            b (difference" in message
 
 
-def test_the_rerun_has_the_options_of_the_run_quoted():
-    command = rerun_command("e/f/s/d/0", options=("--family-file", "my model.json"))
-    assert command == "conformance show --family-file 'my model.json' e/f/s/d/0"
+def test_commands_about_a_case_have_the_options_of_its_run(result):
+    options = ("-p", "mine", "--family-file", "my model.json", "--no-expectations")
+    bad = result("e/f/s/d/0", known="x", invocation=Invocation("", "", options))
+    show = "conformance show -p mine --family-file 'my model.json' --no-expectations e/f/s/d/0"
+    assert rerun_command(bad) == show
+    assert dict(message_parts(bad))["rerun"] == show
+    assert rerun_command(bad, options=()) == "conformance show e/f/s/d/0"
+    assert defect_commands(bad) == ("conformance show defects -p mine x",)
 
 
 def test_an_entry_that_does_not_fit_is_explained_by_a_command(result):

@@ -8,11 +8,10 @@ from conformance.report.message import DIAGNOSIS
 from conformance.report.symptoms import beginning, blame, places, shared_place, symptom
 
 
-def explanation(site, *, detail="", score=0.0, entry=""):
-    like = (Relative("rope offset", score, ("B4",), ("#1",)),) if score else ()
+def explanation(site, *, detail="", like=(), entry=""):
     begins, held = Where(site, detail=detail), Where(entry) if entry else None
     return Explanation(
-        "c", "s", "drift", "w", begins, held, (), None, (), (), "", like, seconds=1.0
+        "c", "s", "drift", "w", begins, held, (), None, (), (), "", tuple(like), seconds=1.0
     )
 
 
@@ -34,11 +33,16 @@ def test_each_kind_of_place_has_its_words(site, text):
 
 def test_a_class_is_named_only_where_its_defects_break_that_place():
     site = "module:model.rope:RoPE"
-    assert beginning(explanation(site, score=4.0)).endswith(
-        "like defects of the class 'rope offset'"
-    )
-    assert "class" not in beginning(explanation(site, score=3.5))
-    assert "class" not in beginning(explanation("crash:base.py:1", score=4.0))
+    fits = Relative("rope offset", 6.0, ("B4",), ("#1",), fits=True)
+    near = Relative("padding", 6.0, ("B1",), ("#2",), fits=True)
+    kind = Relative("masks", 6.0, ("M1",), ("#3",))
+    named = beginning(explanation(site, like=[fits]))
+    assert named == "begins at model.rope (RoPE), like defects of the class 'rope offset'"
+    for none in ([kind], [kind, fits], [fits, near]):
+        said = beginning(explanation(site, like=none))
+        assert said == "begins at model.rope (RoPE); no class of defects fits"
+    assert "class" not in beginning(explanation(site))
+    assert "class" not in beginning(explanation("crash:base.py:1", like=[fits]))
 
 
 def test_a_place_is_the_same_in_each_layer_and_each_line():

@@ -2,8 +2,10 @@
 
 import re
 
+import msgspec
 from rich.text import Text
 
+from conformance.core.invocation import Invocation
 from conformance.core.verdict import Verdict
 from conformance.report.outcome import Outcome
 from conformance.report.terminal import render, summary
@@ -93,7 +95,8 @@ def test_each_unexpected_case_is_reported_unless_pytest_does(result, finding):
     bad = result(verdict=Verdict.DIVERGED, evidence=(finding(),))
     assert "cause:" in text_of(bad)
     assert "cause:" not in text_of(bad, failures=False)
-    assert "--family-file x" in text_of(bad, options=("--family-file", "x"))
+    mine = Invocation("", "", ("--family-file", "x"))
+    assert "show --family-file x" in text_of(msgspec.structs.replace(bad, invocation=mine))
 
 
 def test_problems_and_totals_are_there(result):

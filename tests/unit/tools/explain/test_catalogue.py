@@ -5,7 +5,7 @@ import contextlib
 from conformance.core.faults import Fault
 from conformance.core.verdict import Verdict
 from conformance.report.explanation import Where
-from conformance.tools.explain.catalogue import relatives, sited
+from conformance.tools.explain.catalogue import fits, relatives, sited
 
 ROPE = Where("module:layers.0.rope:RoPE")
 CACHE = Where("cache:0:BatchKVCache:offset")
@@ -38,6 +38,14 @@ def test_a_place_is_one_of_several_globs():
     assert not sited(fault("f", "c", "module:*Attention"), ROPE)
     assert not sited(fault("f", "c"), ROPE)
     assert not sited(fault("f", "c", "*"), None)
+
+
+def test_a_glob_of_all_places_of_a_kind_fits_none():
+    assert fits(fault("f", "c", "cache:*|cache:*:offset"), CACHE)
+    assert fits(fault("f", "c", "cache:*Batch*Cache:*"), CACHE)
+    for wide in ("cache:*", "*", "cache:*:keys", ""):
+        assert not fits(fault("f", "c", wide), CACHE), wide
+    assert not fits(fault("f", "c", "cache:*:offset"), None)
 
 
 def test_the_place_counts_more_than_the_scenario():
