@@ -77,6 +77,13 @@ class KnownDefect:
         return self.cases * self.severity.weight / less
 
 
+def by_severity(defects: Iterable[KnownDefect]) -> dict[Severity, tuple[KnownDefect, ...]]:
+    """The defects of each kind that there are, the worst kind first, each in the given order."""
+    every = tuple(defects)
+    groups = {kind: tuple(one for one in every if one.severity is kind) for kind in Severity}
+    return {kind: group for kind, group in groups.items() if group}
+
+
 def releases(defects: Iterable[KnownDefect]) -> dict[str, str]:
     """For each package the newest release that a defect names."""
     newest: dict[str, Version] = {}

@@ -2,7 +2,9 @@
 
 from defects_by_hand import entry, known
 
-from conformance.core.known_defect import releases
+from conformance.core.known_defect import by_severity, releases
+from conformance.core.severity import Severity
+from conformance.core.verdict import Verdict
 
 
 def test_a_long_cause_ends_at_a_semicolon():
@@ -14,6 +16,15 @@ def test_a_long_cause_ends_at_a_semicolon():
     }
     for why, cause in causes.items():
         assert known(entry(why=why))[0].cause == cause
+
+
+def test_defects_are_in_groups_of_one_kind_the_worst_first():
+    crash = entry("crash", 2, families=("*",), verdicts={"ragged": Verdict.CRASH})
+    found = by_severity(known(crash, entry()))
+    assert [(kind, [one.id for one in group]) for kind, group in found.items()] == [
+        (Severity.TOKENS, ["lost-state"]),
+        (Severity.CRASH, ["crash"]),
+    ]
 
 
 def test_the_newest_release_of_each_package_is_the_largest_bound():
