@@ -20,8 +20,6 @@ from conformance.run.session import Session
 from conformance.run.showing import Showing
 from conformance.scenarios.workloads import is_workload
 
-_Entries = tuple[Sequence[Defect], Sequence[Defect]]
-
 
 class CaseJudge:
     """Judges cases of one session.

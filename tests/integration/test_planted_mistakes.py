@@ -25,7 +25,6 @@ class Mistake(NamedTuple):
     failures: int
 
 
-_ROPE = "            {} = self.rope({}, offset=cache.offset)\n"
 _FILTER = "        self.offset = self.offset[batch_indices]\n"
 _PADDING = "        self.left_padding = self.left_padding[batch_indices]\n"
 _PROCESSORS = "        self.logits_processors = [self.logits_processors[idx] for idx in keep]\n"

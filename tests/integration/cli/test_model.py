@@ -5,7 +5,6 @@ import shutil
 import sys
 
 import mlx.core as mx
-import mlx_lm
 import pytest
 from checkpoint_folders import make_folder, quantized, sharded, write_tokenizer
 from click.testing import CliRunner
@@ -249,48 +248,18 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(damage, folders, tmp_p
     assert "model" not in sys.modules
 
 
-def spoil(folder, name, value):
-    """The checkpoint with this number in a tensor."""
-    file = folder / "model.safetensors"
-    weights = mx.load(str(file))
-    weights[name] = mx.concatenate([weights[name].flatten()[:-1], value]).reshape(
-        weights[name].shape
-    )
+def test_a_weight_that_is_no_finite_number_is_refused(folders, tmp_path):
+    folder, name = shutil.copytree(folders["plain"], tmp_path / "bad"), "model.norm.weight"
+    file = str(folder / "model.safetensors")
+    weights = mx.load(file)
+    weights[name] = mx.concatenate([weights[name][:-1], mx.array([float("-inf")])])
     mx.eval(weights)
-    mx.save_safetensors(str(file), weights, metadata={"format": "mlx"})
-
-
-@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "scales", "mxfp4"])
-def test_a_weight_that_is_no_finite_number_is_refused(dtype, number, folders, tmp_path):
-    base = {"scales": "four"}.get(dtype, "plain")
-    folder, name = tmp_path / "bad", "model.layers.1.mlp.down_proj.scales"
-    if dtype == "mxfp4":
-        mlx_lm.convert(
-            str(folders["plain"]),
-            str(folder),
-            quantize=True,
-            q_mode="mxfp4",
-            q_group_size=32,
-            q_bits=4,
-        )
-        spoil(folder, name, mx.array([255], mx.uint8))
-    else:
-        shutil.copytree(folders[base], folder)
-        kind = mx.float32 if dtype == "scales" else getattr(mx, dtype)
-        name = name if dtype == "scales" else "model.layers.1.mlp.down_proj.weight"
-        if dtype != "scales":
-            file = str(folder / "model.safetensors")
-            weights = {key: one.astype(kind) for key, one in mx.load(file).items()}
-            mx.eval(weights)
-            mx.save_safetensors(file, weights, metadata={"format": "mlx"})
-        spoil(folder, name, mx.array([float(number)]).astype(kind))
+    mx.save_safetensors(file, weights, metadata={"format": "mlx"})
     options = ["--cache-dir", str(tmp_path / "cache"), "--jobs", "1"]
     done = CliRunner().invoke(group, ["run", "--model", str(folder), *options])
     assert done.exit_code == 2, done.output
-    what = "NaN" if number == "nan" or dtype == "mxfp4" else "an infinity"
-    start = f"conformance: {folder / 'model.safetensors'}: tensor {name!r} holds {what} at ["
     (line,) = done.stderr.strip().splitlines()
+    start = f"conformance: {file}: tensor {name!r} holds an infinity at ["
     assert line.startswith(start), line
     assert "(1 of its " in line
 

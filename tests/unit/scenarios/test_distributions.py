@@ -72,14 +72,6 @@ def joined_like_its_neighbour(step, row, size):
     return None if row >= 32 and row % 2 else right(step, row, size)
 
 
-def one_key_for_two_steps(step, row, size):
-    return right(step // 2, row, size)
-
-
-def one_key_for_joined_rows(step, row, size):
-    return right(step, min(row, 32), size)
-
-
 def temperature_ignored_after_eight(step, row, size):
     return right(step, row, size) * (row < 8)
 

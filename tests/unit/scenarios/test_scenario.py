@@ -89,7 +89,6 @@ def pool(**options):
     return of
 
 
-ROOMY = pool(blocks=999, times_first=None)
 without_continuations = changed(lambda r: None if r.continues else r)
 from_nothing = changed(lambda r: replace(r, continues=None))
 

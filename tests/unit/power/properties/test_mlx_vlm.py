@@ -65,11 +65,6 @@ BROKEN = {
         lambda packed: cache.QuantizedKVCache(bits=packed.bits),
     ),
     "caches: chunks": (cache.ChunkedKVCache, "maybe_trim_front", None),
-    "caches: prefixes that are read only": (
-        cache.StaticPrefixKVCache,
-        "_capacity_for",
-        lambda room: room + 1,
-    ),
     "caches: blocks of pooled windows": (
         cache,
         "_select_pooling_remainder",

@@ -22,7 +22,6 @@ KINDS: dict[str, Callable[[], Any]] = {
     "ChunkedKVCache": lambda: caches.ChunkedKVCache(5),
     "ConcatenateKVCache": caches.ConcatenateKVCache,
     "SimpleKVCache": caches.SimpleKVCache,
-    "StaticPrefixKVCache": lambda: caches.StaticPrefixKVCache(6, STEP),
 }
 STREAMS = tuple(f"{name}*" for name in KINDS)
 
@@ -149,10 +148,10 @@ def _cut(stream: Stream, count: int, said: str) -> Iterator[str]:
 def _reloaded(name: str, stream: Stream, said: str) -> Iterator[str]:
     """The same columns after ``from_state``, and after prefix caching."""
     cache = stream.cache
-    made = [] if name == "StaticPrefixKVCache" else [type(cache).from_state(*_saved(cache))]
+    made = type(cache).from_state(cache.state, cache.meta_state)
     kept = KINDS[name]()
     kept.prefix_cache_restore(cache.prefix_cache_snapshot())
-    for one in (*made, kept):
+    for one in (made, kept):
         twin = copy.copy(stream)
         twin.cache = one
         if name == "ChunkedKVCache" and one.chunk_size != 5:
@@ -161,10 +160,6 @@ def _reloaded(name: str, stream: Stream, said: str) -> Iterator[str]:
         got = twin.feed(2)
         yield from twin.differing(got, f"{said}, restored and fed")
         yield from _says(name, twin, f"{said}, restored and fed")
-
-
-def _saved(cache: Any) -> tuple[Any, Any]:
-    return cache.state, cache.meta_state
 
 
 def _room() -> Iterator[str]:
@@ -213,15 +208,12 @@ def cache_kept_properties() -> list[Property]:
         Property("caches: streams as they are kept", FILE, names, _kept),
         Property("caches: streams quantized and taken apart", FILE, names, _apart),
         Property("caches: chunks", FILE, ("ChunkedKVCache.*",), _chunks),
-        Property("caches: prefixes that are read only", FILE, ("StaticPrefix*",), _read_only),
     ]
 
 
 def _kept() -> Iterator[str]:
     """Empty caches are restored empty; only rows of one kind are joined."""
     for name, make in KINDS.items():
-        if name == "StaticPrefixKVCache":
-            continue
         back = make()
         back.prefix_cache_restore(make().prefix_cache_snapshot())
         if not back.empty() or any(one is not None for one in leaves(back)):
@@ -349,57 +341,6 @@ def _chunks() -> Iterator[str]:
             yield from twin.differing(twin.feed(1), f"chunks of {widths}, restored")
         if cache.trim(2) != 2 or cache.offset != fed - 2 or cache.trim(99) != stream.length - 2:
             yield f"chunks of {widths} are cut by others"
-
-
-def _read_only() -> Iterator[str]:
-    """A shared prefix: its columns come before the readers' columns, which it does not keep."""
-    stream = Stream(caches.StaticPrefixKVCache("6", "4"))
-    if stream.cache.state != (None, None) or stream.cache.decoder_state != (None, None):
-        yield "an empty prefix has columns"
-    reader = caches.StaticPrefixKVCache.from_prefix(stream.cache)
-    given = [mx.ones((1, HEADS, 1, size)) for size in (KEY, VALUE)]
-    if any(a is not b for a, b in zip(reader.update_and_fetch(*given), given, strict=True)):
-        yield "behind an empty prefix are other columns"
-    for width, room in ((2, 6), (4, 6), (1, 8), (9, 16)):
-        stream.feed(width)
-        cache = stream.cache
-        if cache.keys.shape[2] != room or cache.max_size != room:
-            yield f"a prefix of {stream.length} has room for {cache.max_size}"
-        if any(a.shape[2] != room for a in cache.decoder_state):
-            yield "a decoder sees another prefix"
-        reader = caches.StaticPrefixKVCache.from_prefix(cache)
-        for _ in range(2):
-            twin = copy.copy(stream)
-            twin.cache = reader
-            yield from twin.differing(twin.feed(1), f"a prefix of {stream.length} that is read")
-        wanted = (str(room), "4", str(stream.length))
-        if reader.meta_state != (*wanted, "1") or cache.meta_state != (*wanted, "0"):
-            yield f"prefixes are {reader.meta_state}, {cache.meta_state}"
-        for meta, only in (((*wanted, "1"), True), ((*wanted, "0"), False), (wanted, False)):
-            back = caches.StaticPrefixKVCache(1, 1)
-            back.state, back.meta_state = cache.decoder_state, meta
-            if (back.max_size, back.step, back.read_only) != (room, 4, only):
-                yield f"a prefix is restored as {back.meta_state}"
-            yield from stream.differing(back.state, "a prefix that is restored")
-        yield from _bytes_of(cache, reader)
-    if stream.cache.step != 4 or caches.StaticPrefixKVCache(3).step != 256:
-        yield "a prefix grows by other steps"
-    back = caches.StaticPrefixKVCache(7)
-    back.state = stream.cache.state
-    if (back.max_size, back.offset) != (16, 16):
-        yield f"a prefix of a state has {back.offset} of {back.max_size}"
-    back.state = None
-    if back.offset != 16 or back.trim("3") != 3 or back.offset != 13:
-        yield "a prefix without a state, or cut, is another"
-
-
-def _bytes_of(cache: Any, reader: Any) -> Iterator[str]:
-    profile = reader.memory_profile(0)
-    size = cache.nbytes
-    if (profile.source_bytes, profile.fixed_bytes, profile.bytes_per_token) != (size, size, 0):
-        yield f"a prefix that is read takes {profile}"
-    if cache.memory_profile(0).min_capacity != cache.max_size:
-        yield f"a prefix takes {cache.memory_profile(0)}"
 
 
 _MOST, _STEP = 6, 4
