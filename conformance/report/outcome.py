@@ -22,6 +22,7 @@ class Outcome:
         problems: sentences about problems outside of cases: uncovered modules, stale expectations.
         missing: number of selected cases that were not run (``-x``, an interruption).
         seconds: wall time.
+        interrupted: somebody stopped the run; the missing cases are no failure of their own.
         unchanged: number of selected cases that were left out (``report/left_out.py``).
         explanations: explanations of failing cases, by case id, as far as there are any.
         notes: sentences that fail nothing.
@@ -33,6 +34,7 @@ class Outcome:
     problems: tuple[str, ...] = ()
     missing: int = 0
     seconds: float = 0.0
+    interrupted: bool = False
     unchanged: int = 0
     explanations: Mapping[str, Explanation] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -139,6 +139,11 @@ def _not_played(outcome: Outcome) -> str:
 def _verdict(outcome: Outcome) -> Text:
     time = f"in {duration(outcome.seconds)}{_not_played(outcome)}"
     cases = count(len(outcome.results), "case")
+    if outcome.interrupted:
+        done, planned = len(outcome.results), len(outcome.results) + outcome.missing
+        bad = len(outcome.unexpected)
+        wrong = f"; {bad:,} not as expected" if bad else ""
+        return Text(f"interrupted: {done:,} of {planned:,} run{wrong}, {time}", UNEXPECTED_STYLE)
     if outcome.ok and not outcome.results:
         return Text(f"NOTHING RUN: no case was played, {time}", style=UNEXPECTED_STYLE)
     if outcome.ok:

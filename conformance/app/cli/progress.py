@@ -39,10 +39,12 @@ class Progress:
         verbosity: Verbosity = Verbosity.NORMAL,
         reused: Sequence[CaseResult] = (),
         base: Base | None = None,
+        processes: int = 1,
     ) -> None:
         self._console = console
         self._base = base
         self._verbosity = verbosity
+        self._processes = processes
         self._collector: ResultCollector | None = None
         self._bar: bars.Progress | None = None
         self._task = bars.TaskID(0)
@@ -67,7 +69,11 @@ class Progress:
         if self._collector and self._reused:
             self._collector.take(self._reused)
         if self._collector and self._verbosity is not Verbosity.QUIET:
-            for line in self._collector.pytest_report_header():
+            *lines, cases = self._collector.pytest_report_header()
+            takes = self._collector.expected_seconds(self._processes)
+            at_once = f", {self._processes} families at once" if self._processes > 1 else ""
+            cases += f"; about {duration(takes)}{at_once}, by recorded times"
+            for line in (*lines, cases):
                 self._console.print(Text(line, style="bright_black"), soft_wrap=True)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:

@@ -21,6 +21,7 @@ from conformance.core.verdict import CaseId, CaseResult
 from conformance.reference.sealed import write_cached
 from conformance.report import Outcome
 from conformance.report.jsonl import read_results
+from conformance.report.outcome import listed
 from conformance.run.coverage import account
 from conformance.run.reuse.checkouts import changed_modules
 from conformance.run.reuse.planning import Plan, Reuse
@@ -29,6 +30,7 @@ from conformance.run.unexercised import unexercised
 F = TypeVar("F", bound=Callable[..., Any])
 
 _LAST_RUN = ""
+_NAMED = 5  # changed modules in a warning
 _FAILURES = "last_failed.json"
 
 
@@ -71,7 +73,11 @@ class Chosen:
         if self.changed == _LAST_RUN:
             return reuse.changed(cases)
         names = {name for lib in setup.libraries for name in changed_modules(lib, self.changed)}
-        return reuse.touched(cases, names)
+        plan = reuse.touched(cases, names)
+        if names and len(plan.play) == len(cases) > 1:
+            named = listed(sorted(names), _NAMED)
+            say(f"--changed {self.changed} leaves nothing out: all depend on {named}", err=True)
+        return plan
 
 
 def reuse_options(function: F) -> F:

@@ -10,6 +10,7 @@ import click
 
 from conformance.app.cli.auto_explain import EXPLAIN_SECONDS, FIRST_SECONDS
 from conformance.app.cli.cluster_option import cluster_option
+from conformance.app.cli.grouped_help import FIRST, GroupedCommand
 from conformance.app.cli.options import (
     EXISTING_FILE,
     SECONDS,
@@ -27,8 +28,25 @@ from conformance.app.cli.suite_run import SuiteRun
 from conformance.app.run_settings import settings_of
 from conformance.report.worsening import Base
 
+_GROUPS = {
+    FIRST: (
+        *("--engine", "--family", "--scenario", "--tier", "--jobs", "--json", "--report"),
+        *("--changed", "--last-failed", "--library-path"),
+    ),
+    "Select": ("--dtype", "--seed", "--shard", "--exitfirst"),
+    "Reuse": ("--fresh", "--since", "--no-oracle-cache"),
+    "Output": ("--quiet", "--verbose", "--durations", "--junit", "--explain-seconds", "--against"),
+    "Known defects": ("--expectations", "--no-expectations", "--no-mends"),
+    "Your own families and engines": ("--plugin", "--family-file"),
+    "A real checkpoint": (
+        *("--model", "--prompts", "--golden", "--cache-dir", "--trust-remote-code", "--force"),
+    ),
+    "A running server": ("--url", "--remote", "--requests"),
+    "Machine": ("--timeout", "--memory", "--devices", "--cluster"),
+}
 
-@click.command("run")
+
+@click.command("run", cls=GroupedCommand, groups=_GROUPS)
 @settings_options("engine", "family", "scenario", "dtype", "seed")
 @jobs_option(
     "Worker processes. 'auto': one for each core. 1: no workers; a model that crashes then ends "

@@ -54,7 +54,18 @@ _KINDS = "|".join(KINDS)
     metavar="GLOB",
     help="defects: only those of these libraries. May be repeated.",
 )
-@globs("family", "defects: only those that show in these families. May be repeated.")
+@globs(
+    "family",
+    "families: only these. defects: only those that show in these families. May be repeated.",
+)
+@click.option(
+    "--cache",
+    "caches",
+    multiple=True,
+    metavar="GLOB",
+    help="families: only those with a cache of this class, such as '*Rotating*'. Each family is "
+    "loaded. May be repeated.",
+)
 @click.option(
     "--class",
     "kinds",
@@ -86,6 +97,7 @@ def command(
     engines: tuple[str, ...],
     libraries: tuple[str, ...],
     families: tuple[str, ...],
+    caches: tuple[str, ...],
     kinds: tuple[str, ...],
     source: Path | None,
     as_json: bool,
@@ -102,7 +114,8 @@ def command(
     an ID, one in full: what a user suffers, the cause, the script that shows it.
 
     \b
-    conformance show families                          each with its engines
+    conformance show families                          their names, in one screen
+    conformance show families --cache '*Rotating*'     those with such a cache
     conformance show families --engine mlx_vlm         each loaded: caches, positions
     conformance show coverage --engine mlx_lm          which of its fields schedules set
     conformance show defects --family llama            what is wrong upstream
@@ -111,7 +124,9 @@ def command(
     """  # noqa: D301
     if engines and what not in {"families", COVERAGE}:
         raise ConformanceError("--engine goes with `conformance show families` or `coverage` only")
-    wanted = Wanted(libraries, families, kinds)
+    if caches and what != "families":
+        raise ConformanceError("--cache goes with `conformance show families` only")
+    wanted = Wanted(libraries, () if what == "families" else families, kinds)
     if (name or wanted) and what != DEFECTS:
         raise ConformanceError(
             "an ID, --library, --family and --class go with `conformance show defects` only"
@@ -138,7 +153,7 @@ def command(
     if what == DEFECTS:
         show_defects(registry, name, wanted, given["expectations"], as_json=as_json)
         return
-    _show_installed(registry, what, engines, as_json=as_json)
+    _show_installed(registry, what, engines, families, caches, as_json=as_json)
 
 
 def _engine_of(what: str | None) -> tuple[str, ...]:
@@ -147,7 +162,13 @@ def _engine_of(what: str | None) -> tuple[str, ...]:
 
 
 def _show_installed(
-    registry: Registry, what: str | None, engines: tuple[str, ...], *, as_json: bool
+    registry: Registry,
+    what: str | None,
+    engines: tuple[str, ...],
+    families: tuple[str, ...],
+    caches: tuple[str, ...],
+    *,
+    as_json: bool,
 ) -> None:
     """Print the list that ``what`` names, or the count of each list.
 
@@ -164,8 +185,8 @@ def _show_installed(
             raise ConformanceError(f"--json: name what to show: {_KINDS}, or a CASE_ID")
         say(overview(registry))
         return
-    with plain_output() if what == COVERAGE else contextlib.nullcontext():
-        lists = lists_of(registry, what, engines)
+    with plain_output() if what == COVERAGE or caches else contextlib.nullcontext():
+        lists = lists_of(registry, what, engines, families=families, caches=caches)
     if as_json:
         say(json.dumps(lists, indent=2))
     else:

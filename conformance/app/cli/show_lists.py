@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,8 +18,9 @@ from conformance.core.errors import ModelError, Unsupported
 from conformance.core.family import Family
 from conformance.core.inventory import Account
 from conformance.core.library import Library
+from conformance.report.outcome import count
 from conformance.run.coverage import account
-from conformance.run.registry import Registry
+from conformance.run.registry import Registry, select
 
 Lists = dict[str, Any]
 
@@ -34,31 +36,72 @@ _IN_TABLE = {
 
 _WIDE = 240
 
+FEW = 30
+"""The most families that are listed one by one."""
 
-def lists_of(registry: Registry, what: str, engines: tuple[str, ...] = ()) -> Lists:
+
+def lists_of(
+    registry: Registry,
+    what: str,
+    engines: tuple[str, ...] = (),
+    *,
+    families: tuple[str, ...] = (),
+    caches: tuple[str, ...] = (),
+) -> Lists:
     """Tables by title: rows of equal keys.
 
     Args:
         what: a name of ``KINDS``.
         engines: globs; for families, only those of these engines, each loaded; for coverage, the
             engines to cover.
+        families: globs of the families to list.
+        caches: globs of classes of caches; only families that have one, each loaded.
 
     Raises:
-        ConformanceError: a glob matches no engine.
+        ConformanceError: a glob matches no engine, or no family.
     """
+    if families:
+        names = set(select({name for _, name in registry.families}, families, what="family"))
+        kept = {key: found for key, found in registry.families.items() if key[1] in names}
+        registry = dataclasses.replace(registry, families=kept)
+    if caches:
+        return loaded_families(registry, engines or tuple(registry.libraries), caches)
     if what == COVERAGE:
         return coverage_lists(registry, registry.select_engines(engines))
     return loaded_families(registry, engines) if engines else _LISTS[what](registry)
 
 
 def print_lists(lists: Lists) -> None:
-    """Print tables; without a terminal, each as wide as its content."""
+    """Print tables; without a terminal, each as wide as its content. Many families fit a screen."""
     console = new_console()
+    if len(lists.get("families", ())) > FEW:
+        for line in _in_one_screen(lists, console.width):
+            console.print(line, soft_wrap=True)
+        return
     if not console.is_terminal:
         console.width = _WIDE
     for title, rows in lists.items():
         if rows:
             console.print(_table(title, rows))
+
+
+def _in_one_screen(lists: Lists, width: int) -> Iterator[str]:
+    """The families' names by library, and what else there is to see of them."""
+    for library in dict.fromkeys(row["library"] for row in lists["families"]):
+        names = [row["family"] for row in lists["families"] if row["library"] == library]
+        yield f"{library}: {count(len(names), 'family')}"
+        yield from textwrap.wrap(
+            "  ".join(sorted(names, key=str.lower)),
+            width=width,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    if missing := [f"{row['library']}/{row['module']}" for row in lists["uncovered"]]:
+        yield f"modules without a family: {', '.join(missing)}"
+    yield (
+        f"{len(lists['excluded'])} modules are no families (--json says why). More of some: "
+        "--family 'qwen3*', --cache '*Rotating*', --engine mlx_vlm"
+    )
 
 
 def _families(registry: Registry) -> Lists:
@@ -236,11 +279,17 @@ def _line(count: int, what: str, names: Iterable[str]) -> str:
 # ``conformance show families --engine``: load each family and show its parts ---------------------
 
 
-def loaded_families(registry: Registry, patterns: tuple[str, ...]) -> dict[str, Any]:
+def loaded_families(
+    registry: Registry, patterns: tuple[str, ...], caches: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Tables by title: families, reasons for left-out scenarios, modules without a family.
 
+    Args:
+        patterns: globs of engines.
+        caches: globs of classes of caches; only families that have one, and these alone.
+
     Raises:
-        ConformanceError: a pattern matches no engine.
+        ConformanceError: a pattern matches no engine, or no class of caches.
     """
     engines = [registry.engines[n] for n in registry.select_engines(patterns)]
     subjects = [(e, f) for e in engines for f in registry.families_of(e)]
@@ -262,6 +311,10 @@ def loaded_families(registry: Registry, patterns: tuple[str, ...]) -> dict[str, 
                 "left out": list(left_out),
             }
         )
+    if caches:
+        classes = {name for row in rows for name in str(row["caches"]).split(", ")}
+        wanted = set(select(classes, caches, what="class of caches"))
+        return {"families loaded": [r for r in rows if wanted & set(str(r["caches"]).split(", "))]}
     accounts = [account(registry, name) for name in sorted({e.library for e in engines})]
     return {
         "families loaded": rows,

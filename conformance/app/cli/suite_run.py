@@ -86,7 +86,9 @@ class SuiteRun:
         """Run the suite under pytest."""
         workers = min(self.jobs or cores(), len({setup.group_of(case) for case in plan.play}))
         console = new_console()
-        progress = Progress(console, self.output.verbosity, plan.reused, self.base)
+        progress = Progress(
+            console, self.output.verbosity, plan.reused, self.base, processes=max(1, workers)
+        )
         with case_file(plan.play) as file:
             given = self._settings(file)
             if self.cluster is not None:
@@ -101,7 +103,10 @@ class SuiteRun:
         code, text = played
         left_out = self._left_out(setup, plan)
         end, outcome = progress.end(), progress.outcome()
-        if end is None or not end.whole or not end.done:
+        if code == pytest.ExitCode.INTERRUPTED and (end is None or end.interrupted):
+            if end is None or not end.done:
+                say("interrupted: no case was run", err=True)
+        elif end is None or not end.whole or not end.done:
             say(text, err=True)
         code = end.exit_code(code) if end else int(pytest.ExitCode.INTERRUPTED)
         if outcome is not None and outcome.results:

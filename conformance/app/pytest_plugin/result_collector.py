@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
@@ -181,6 +182,14 @@ class ResultCollector:
         of_case, group_of = self.setup.seconds.of_case, self.setup.group_of
         return {str(case): of_case(group_of(case), case.scenario) for case in cases}
 
+    def expected_seconds(self, processes: int) -> float:
+        """The recorded seconds of the cases, spread over processes; a family stays in one."""
+        groups: dict[str, float] = defaultdict(float)
+        for case in self.setup.cases:
+            group = self.setup.group_of(case)
+            groups[group] += self.setup.seconds.of_case(group, case.scenario)
+        return max([sum(groups.values()) / processes, *groups.values()])
+
     def outcome(self) -> Outcome:
         """The outcome of the run so far; results in the order of the selection."""
         order = {str(case): index for index, case in enumerate(self.setup.selected)}
@@ -196,6 +205,7 @@ class ResultCollector:
                 *(self._stale(results) if whole else ()),
             ),
             missing=self.end.missing,
+            interrupted=self._interrupted,
             seconds=time.perf_counter() - self._begin,
             notes=(
                 *self.setup.selection.shard.notes,
@@ -227,7 +237,7 @@ class ResultCollector:
             lines.append(f"conformance: workers take in turn device {', '.join(chosen)}")
         cases = count(len(self.setup.cases), "case")
         played = _TIERS.get(self.setup.selection.tier.name, "")
-        lines.append(f"conformance: {cases}{played}; those of a family share a process")
+        lines.append(f"conformance: {cases}{played}")
         return lines
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
 from conformance.checks.expectations.rules import CHECK as EXPECTATIONS
+from conformance.core.engine import Capability
 from conformance.core.library_source import versions_of
 from conformance.core.verdict import CaseId, CaseResult
 from conformance.reference.surroundings import LIBRARIES, family_digest
@@ -15,6 +17,7 @@ from conformance.run.diagnosis import CHECK as DIAGNOSIS
 from conformance.run.registry import Registry
 from conformance.run.reuse.dependencies import all_of
 from conformance.run.reuse.dependency_recorder import reusable
+from conformance.run.reuse.import_graph import reached
 from conformance.run.reuse.result_store import ResultStore
 
 Judge = Callable[[CaseResult], CaseResult | None]
@@ -42,6 +45,7 @@ class Reuse:
     def __init__(self, registry: Registry, store: ResultStore, tier: str, judge: Judge) -> None:
         self._registry, self._store, self._tier, self._judge = registry, store, tier, judge
         self._digests: dict[tuple[str, str], str] = {}
+        self._graph = functools.cache(lambda *roots: reached(roots))
 
     def known(self, case: CaseId) -> CaseResult | None:
         """The stored result of a case, judged by the current known defects.
@@ -103,7 +107,10 @@ class Reuse:
         return Plan(tuple(play), left_out=left_out)
 
     def touched(self, cases: Iterable[CaseId], modules: Collection[str]) -> Plan:
-        """Run cases that depend on one of these modules, or whose dependencies are unknown."""
+        """Run cases that depend on one of these modules, or whose dependencies are unknown.
+
+        Without an earlier run, a case depends on what its libraries' import statements reach.
+        """
         chosen = tuple(cases)
         play = tuple(case for case in chosen if self._touched(case, modules))
         return Plan(play, left_out=self.last(set(chosen).difference(play)))
@@ -119,9 +126,17 @@ class Reuse:
 
     def _touched(self, case: CaseId, modules: Collection[str]) -> bool:
         names = self._store.hangs_on(case)
+        if names is None:
+            names = self._reached(case)
         if names is None or not names.isdisjoint(modules):
             return True
         return any(all_of(module.partition(".")[0]) in names for module in modules)
+
+    def _reached(self, case: CaseId) -> frozenset[str] | None:
+        engine = self._registry.engines[case.engine]
+        module = self._registry.families[engine.library, case.family].module
+        served = (f"{engine.library}.server",) if Capability.SERVED in engine.capabilities else ()
+        return self._graph(engine.library, f"{engine.library}.models.{module}", *served)
 
     def _judged(self, kept: CaseResult) -> CaseResult | None:
         return self._judge(of_today(bare(kept)))

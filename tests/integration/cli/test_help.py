@@ -49,6 +49,20 @@ def test_a_group_has_a_short_help_of_its_own(conformance, command, names):
     assert len(done.out.splitlines()) < 20
 
 
+def test_the_options_of_run_are_in_groups_the_ten_used_most_first(conformance):
+    done = conformance("run", "--help", COLUMNS="80")
+    options = done.out.partition("Options used most:")[2]
+    titles = re.findall(r"^(\w.*):$", options, re.M)
+    assert titles[0] == "Select"
+    assert titles[-1] == "Other options"
+    first, *others = re.split(r"^\w.*:$", options, flags=re.M)
+    assert len(re.findall(r"^  -", first, re.M)) == 10
+    assert max(len(re.findall(r"^  -", group, re.M)) for group in others) <= 6
+    names = re.findall(r"^  (?:-\w, )?(--[a-z-]+)", options, re.M)
+    assert len(names) == len({*names}), "each option once"
+    assert {"--engine", "--url", "--help"} <= {*names}
+
+
 @pytest.mark.parametrize(
     "command", ["run", "show", "report", "audit calibrate", "golden export", "new family"]
 )

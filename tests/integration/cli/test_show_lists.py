@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from conformance.app.cli.show_lists import FEW, print_lists
+
 TOY = Path(__file__).parents[2] / "toy"
 
 
@@ -25,6 +27,32 @@ def test_families_as_json_say_what_applies(conformance):
     assert calm["window"] == 8
     assert listing["excluded"] == [{"library": "toy", "module": "helper", "reason": "no model"}]
     assert listing["uncovered"] == []
+
+
+def test_families_by_name_and_by_cache(conformance):
+    def listed(*arguments):
+        done = conformance("show", "families", *arguments, "--json")
+        assert done.code == 0, done
+        return next(iter(json.loads(done.out).values()))
+
+    assert [row["family"] for row in listed("--family", "c*")] == ["calm", "clumsy"]
+    loaded = listed("--cache", "Toy*", "--family", "calm")
+    assert [(row["family"], row["caches"]) for row in loaded] == [("calm", "ToyCache")]
+    none = conformance("show", "families", "--cache", "ToyCash", "--family", "calm")
+    assert none.code == 2
+    assert "no class of caches matches 'ToyCash'; did you mean ToyCache?" in none.err
+    assert "--cache goes with" in conformance("show", "engines", "--cache", "T*").err
+
+
+def test_many_families_are_listed_by_name(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [{"library": "toy", "family": f"family_{n}"} for n in range(FEW + 1)]
+    print_lists({"families": rows, "excluded": [{}], "uncovered": []})
+    title, *lines = capsys.readouterr().out.splitlines()
+    assert title == f"toy: {FEW + 1} families"
+    assert len(lines) < 12
+    names = lines[: next(n for n, line in enumerate(lines) if line.startswith("1 modules"))]
+    assert sorted(" ".join(names).split()) == sorted(row["family"] for row in rows)
 
 
 @pytest.mark.parametrize(
