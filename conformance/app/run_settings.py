@@ -17,6 +17,8 @@ from conformance.core.tier_names import FULL, usual_tier
 from conformance.tools.checkpoints.given import Given
 
 TIMEOUT_SECONDS = 300.0
+OF_URL = "http"
+"""The engine that asks a server at a URL."""
 
 
 class Kind(enum.Enum):
@@ -262,6 +264,10 @@ class Settings:
         found = list(self.family_options)
         found += self.checkpoint.options if self.checkpoint else ()
         found += chosen_options()
+        if self.engines == (OF_URL,):
+            from conformance.core.named_server import named  # noqa: PLC0415 - for servers alone
+
+            found += named().options
         if self.expectations:
             found += ["--expectations", str(self.expectations)]
         return (*found, *(() if self.use_expectations else ("--no-expectations",)))

@@ -133,6 +133,11 @@ class Engine(ABC):
         """Free everything. Called once, also after a failure."""
 
     @classmethod
+    def not_offered(cls) -> frozenset[Capability]:
+        """What the server at a URL lacks, as its user says: cases that need it are not run."""
+        return frozenset()
+
+    @classmethod
     def apart(cls, model: Any) -> str:  # noqa: ARG003
         """Why rows of unequal length can't share a pass of ``model``; empty if they can."""
         return ""

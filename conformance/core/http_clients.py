@@ -14,10 +14,16 @@ from typing import Any
 
 import httpx2
 
+from conformance.core.errors import ModelError
+
 MOST_BYTES = 64 * 2**20
 """Size limit of one answer, streamed or not: many times that of a thousand tokens with logprobs."""
 
 _ENCODING = "identity"
+_MODELS_SECONDS = 120.0
+# Requests wait for the server, never here: a wait is measured.
+_UNLIMITED = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+_LONGEST = 300  # characters of a server's names
 
 
 class RefusedAnswerError(httpx2.TransportError):
@@ -46,7 +52,10 @@ def async_client(
 ) -> httpx2.AsyncClient:
     """The same for an event loop."""
     transport = httpx2.AsyncHTTPTransport(
-        verify=_certificates(), trust_env=False, socket_options=[*socket_options]
+        verify=_certificates(),
+        trust_env=False,
+        limits=_UNLIMITED,
+        socket_options=[*socket_options],
     )
     return httpx2.AsyncClient(
         transport=transport,
@@ -62,6 +71,30 @@ def get(url: str, seconds: float) -> httpx2.Response:
     """The answer to a GET."""
     with client(seconds) as asking:
         return asking.get(url)
+
+
+def models(url: str) -> list[str]:
+    """The names of all models that the server has; at least one.
+
+    Raises:
+        ModelError: no server answers, or it names none.
+    """
+    try:
+        found = get(f"{url}/v1/models", _MODELS_SECONDS)
+        if found.is_redirect:
+            place = found.headers.get("location", "")[:_LONGEST]
+            raise ModelError(f"{url}/v1/models leads to {place}, and redirects are not followed")
+        found.raise_for_status()
+        names = [str(model["id"]) for model in found.json()["data"]]
+        return [names[0], *names[1:]]
+    except (RefusedAnswerError, httpx2.HTTPStatusError) as error:
+        raise ModelError(f"{url}/v1/models: {error}") from error
+    except httpx2.HTTPError as error:
+        raise ModelError(f"{url}/v1/models: no server answers there: {error}") from error
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise ModelError(
+            f"{url}/v1/models names no model ({type(error).__name__}); --model does"
+        ) from error
 
 
 @functools.cache

@@ -4,33 +4,67 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+import msgspec
+
+from conformance.core.engine import Capability
 from conformance.core.errors import ConformanceError
 
 MOST_REQUESTS = 1000
 """The most requests to a server elsewhere, unless the user allows more."""
 
-_URL, _MODEL, _MOST = "CONFORMANCE_URL", "CONFORMANCE_SERVED_MODEL", "CONFORMANCE_REQUESTS"
+OFFERED = (
+    Capability.CANCEL,
+    Capability.LATE_JOIN,
+    Capability.MODELS,
+    Capability.PROBES,
+    Capability.SCHEMAS,
+    Capability.SLOTS,
+    Capability.STOP,
+)
+"""What a server at a URL is taken to offer, unless the user says otherwise."""
+
+_VARIABLE = "CONFORMANCE_SERVER"
 
 
-@dataclass(frozen=True)
-class NamedServer:
+class NamedServer(msgspec.Struct, frozen=True, omit_defaults=True):
     """A server and its limits.
 
     Attributes:
         url: with scheme, host and port, without the API's path.
         model: the server's name of its model; empty: the first model that it lists.
         most: the limit on requests; ``None`` for a server on this machine.
+        remote: it may be on another machine.
+        not_offered: what the user says that it does not have.
     """
 
     url: str
     model: str = ""
     most: int | None = None
+    remote: bool = False
+    not_offered: tuple[Capability, ...] = ()
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of a command that asks this server in the same way."""
+        found = ["--url", self.url]
+        found += ["--model", self.model] if self.model else []
+        found += ["--remote"] if self.remote else []
+        found += ["--requests", str(self.most)] if self.most is not None else []
+        found += ["--not-offered", ",".join(self.not_offered)] if self.not_offered else []
+        return tuple(found)
 
 
-def use(url: str, *, model: str = "", remote: bool = False, most: int | None = None) -> NamedServer:
+def use(
+    url: str,
+    *,
+    model: str = "",
+    remote: bool = False,
+    most: int | None = None,
+    not_offered: Sequence[Capability] = (),
+) -> NamedServer:
     """Let this process and its child processes send requests to the server at ``url``.
 
     Args:
@@ -56,8 +90,9 @@ def use(url: str, *, model: str = "", remote: bool = False, most: int | None = N
         )
     base = url.rstrip("/").removesuffix("/v1")
     bound = most if local else most or MOST_REQUESTS
-    os.environ |= {_URL: base, _MODEL: model, _MOST: str(bound or "")}
-    return NamedServer(base, model, bound)
+    server = NamedServer(base, model, bound, not local, tuple(sorted(not_offered)))
+    os.environ[_VARIABLE] = msgspec.json.encode(server).decode()
+    return server
 
 
 def named() -> NamedServer:
@@ -66,10 +101,10 @@ def named() -> NamedServer:
     Raises:
         ConformanceError: there is none.
     """
-    if not os.environ.get(_URL):
+    text = os.environ.get(_VARIABLE)
+    if not text:
         raise ConformanceError("the engine http asks the server that --url names; add --url")
-    most = os.environ.get(_MOST, "")
-    return NamedServer(os.environ[_URL], os.environ.get(_MODEL, ""), int(most) if most else None)
+    return msgspec.json.decode(text, type=NamedServer)
 
 
 def _is_local(host: str) -> bool:

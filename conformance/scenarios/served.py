@@ -63,6 +63,8 @@ def in_flight(count: int) -> Witness:
     return Witness(
         f"{count} answers at once",
         lambda trace: any(len(step.in_stage(Stage.DECODE)) >= count for step in trace.steps),
+        needs=frozenset({Capability.LATE_JOIN}) if count > 1 else frozenset(),
+        rows=count,
     )
 
 

@@ -129,11 +129,11 @@ def flood(brief: Brief) -> list[Schedule]:
 
 
 def slots_again(trace: Trace) -> bool:
-    """Whether half of the slots were used by requests after the flood."""
-    return any(
-        sum(name.startswith(_AGAIN) for name in step.in_stage(Stage.DECODE)) >= FLOOD_SLOTS // 2
-        for step in trace.steps
-    )
+    """Whether requests after the flood used half of the slots, as far as it had shown them."""
+    rows = [step.in_stage(Stage.DECODE) for step in trace.steps]
+    again = max(sum(name.startswith(_AGAIN) for name in names) for names in rows)
+    flooded = max(sum(not name.startswith(_AGAIN) for name in names) for names in rows)
+    return again >= min(FLOOD_SLOTS, flooded) // 2
 
 
 def all_ended(trace: Trace) -> bool:

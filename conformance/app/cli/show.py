@@ -21,6 +21,7 @@ from conformance.app.cli.options import (
 )
 from conformance.app.cli.printing import say
 from conformance.app.cli.registries import case_of, near, registry_of
+from conformance.app.cli.server_options import server_options
 from conformance.app.cli.show_defects import Wanted, show_defects
 from conformance.app.cli.show_lists import DEFECTS, KINDS, lists_of, overview, print_lists
 from conformance.app.pytest_plugin.setup import make_setup
@@ -70,6 +71,7 @@ _KINDS = "|".join(KINDS)
     "running it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; lists have more detail.")
+@server_options(lambda given: () if given["source"] else _engine_of(given["what"]))
 @checkpoint_options
 @settings_options("no-mends")
 @case_options
@@ -137,6 +139,11 @@ def command(
         show_defects(registry, name, wanted, given["expectations"], as_json=as_json)
         return
     _show_installed(registry, what, engines, as_json=as_json)
+
+
+def _engine_of(what: str | None) -> tuple[str, ...]:
+    """The engine of a case id; none for anything else."""
+    return (what.partition("/")[0],) if what is not None and "/" in what else ()
 
 
 def _show_installed(

@@ -149,6 +149,11 @@ class Came:
     error: str = ""
     on_its_way: bool = False
 
+    @property
+    def refused(self) -> bool:
+        """Whether the server refused the request as a client's mistake."""
+        return self.error.startswith("HTTP 4")
+
 
 class Asking:
     """Sends questions and collects their answers; ``close`` ends its thread."""
