@@ -138,6 +138,19 @@ class Engine(ABC):
         return frozenset()
 
     @classmethod
+    def unreached(
+        cls,
+        schedule: Schedule,  # noqa: ARG003
+        alone: Mapping[str, tuple[int, ...]],  # noqa: ARG003
+    ) -> str:
+        """Why a schedule's moments never come; empty if they do.
+
+        Args:
+            alone: the tokens of each request alone.
+        """
+        return ""
+
+    @classmethod
     def apart(cls, model: Any) -> str:  # noqa: ARG003
         """Why rows of unequal length can't share a pass of ``model``; empty if they can."""
         return ""

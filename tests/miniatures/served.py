@@ -268,6 +268,78 @@ class Handler(BaseHTTPRequestHandler):
 socketserver.TCPServer.allow_reuse_address = True
 
 
+class Small(Served):
+    """A right server with four slots and one model, which refuses what it does not have."""
+
+    slots, models = 4, ("small",)
+    lacks = ("logprobs", "top_logprobs", "response_format", "stream_options")
+
+    def check(self, body):
+        if isinstance(body, dict) and (found := [name for name in self.lacks if name in body]):
+            return 400, f"{found[0]} is not supported here"
+        return super().check(body)
+
+
+class WithoutStop(Small):
+    """A right server that has no stop strings either."""
+
+    lacks = (*Small.lacks, "stop")
+
+
+class SaysNoLogprobs(Served):
+    """A right server that ignores logprobs."""
+
+    models = ("small",)
+
+    def choice(self, word, reason, kind):
+        return {**super().choice(word, reason, kind), "logprobs": None}
+
+    def streamed(self, row, write):
+        def bare(chunk):
+            write({**chunk, "choices": [{**c, "logprobs": None} for c in chunk["choices"]]})
+
+        super().streamed(row, bare)
+
+    def whole(self, row):
+        made = super().whole(row)
+        made["choices"][0]["logprobs"] = None
+        return made
+
+
+class EndsByItself(Served):
+    """A right server whose answers end by themselves, some of them early."""
+
+    models = ("small",)
+
+    def advance(self, row):
+        super().advance(row)
+        digest = hashlib.sha256(f"{row.prompt} {len(row.words)}".encode()).digest()
+        if row.reason is None and len(row.words) > 3 and digest[0] < 16:
+            row.reason = "stop"
+            row.out.put(END)
+
+
+class EndsSoon(EndsByItself):
+    """All answers end after five words."""
+
+    def advance(self, row):
+        Served.advance(self, row)
+        if row.reason is None and len(row.words) > 4:
+            row.reason = "stop"
+            row.out.put(END)
+
+
+class OneAtATime(Served):
+    """A right server with one slot."""
+
+    slots, models = 1, ("small",)
+
+
+RIGHT = [
+    kind for kind in list(globals().values()) if isinstance(kind, type) and issubclass(kind, Served)
+]
+
+
 class DropsLastToken(Served):
     """A stream lacks its last word."""
 
@@ -580,5 +652,5 @@ class LosesSlots(Served):
 WRONG = [
     kind
     for kind in list(globals().values())
-    if isinstance(kind, type) and issubclass(kind, Served) and kind is not Served
+    if isinstance(kind, type) and issubclass(kind, Served) and kind not in RIGHT
 ]

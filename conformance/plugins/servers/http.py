@@ -23,7 +23,7 @@ from conformance.core.http_clients import models
 from conformance.core.library import Coverage, Library, Solo
 from conformance.core.named_server import OFFERED, NamedServer, named
 from conformance.core.origin import Origin
-from conformance.core.schedule import Asked, Request
+from conformance.core.schedule import Asked, Request, Schedule, Stage
 from conformance.core.trace import FinishReason, Stream
 from conformance.plugins.servers.asking import Answer, Asking, Question, Tokens
 from conformance.plugins.servers.fields import question
@@ -337,6 +337,19 @@ class HttpEngine(ServedEngine):
         model.model.require(request)
         return super().alone(model, request, options)
 
+    @classmethod
+    def unreached(cls, schedule: Schedule, alone: Mapping[str, tuple[int, ...]]) -> str:
+        """See ``Engine.unreached``: answers that end by themselves may end too early."""
+        timed = (*schedule.arrivals, *schedule.removals, *schedule.probes)
+        for when in (one.when for one in timed if one.when.stage is Stage.DECODE):
+            tokens = alone.get(when.request_id or "", ())
+            if END in tokens[: when.count]:
+                return (
+                    f"the answer to {when.request_id!r} ends by itself after "
+                    f"{tokens.index(END)} tokens, and {schedule.name!r} needs {when.count}"
+                )
+        return ""
+
     def connect(self) -> str:
         """See ``ServedEngine.connect``."""
         return self._remote.server.url
@@ -361,8 +374,8 @@ class HttpEngine(ServedEngine):
         schema = request.asked is not None and request.asked.schema
         if schema or (request.stop and (end is None or len(found) < end)):
             return super().whole(request, found, answer)
-        if any(END in sequence for sequence in request.stop):
-            return [*found, (END, None)], FinishReason.STOP
+        if sequence := next((s for s in request.stop if END in s), ()):
+            return [*found, *[(END, None)] * sequence.count(END)], FinishReason.STOP
         missing = request.max_tokens - len(found)
         return [*found, *[(END, None)] * missing], FinishReason.LENGTH
 

@@ -196,14 +196,17 @@ class ServedEngine(Engine):
         self._left: dict[str, Left] = {}
         self._answers: dict[str, Answer] = {}
         self._looked_at = 0
-        self._own = (BUSY,) if options.busy else ()
+        # Requests may wait for all that came before them.
+        self._in_turn = Capability.LATE_JOIN in self.not_offered()
+        busy = options.busy and not self._in_turn
+        self._own = (BUSY,) if busy else ()
         self._hung = self._provoked = False
         self._look = Look()
         self.url = self.connect()
         self._asking = Asking(self.url)
         self._incoming = Incoming(self._asking)
         try:
-            if options.busy:
+            if busy:
                 self._begin_busy()
             self._look.memory = self.memory()
         except BaseException:
@@ -438,6 +441,8 @@ class ServedEngine(Engine):
 
     def _room(self, more: int = 0) -> bool:
         """Whether there are slots for all open requests and ``more``."""
+        if self._in_turn:
+            return False
         count = len(self._open()) + len(self._own) + more
         return count <= self._options.completion_batch_size
 

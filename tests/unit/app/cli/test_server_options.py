@@ -3,7 +3,7 @@
 import pytest
 from miniatures.answering import Answers, Packs
 
-from conformance.app.cli.run import _reach
+from conformance.app.cli.server_options import _reach
 from conformance.core.errors import ConformanceError
 
 
