@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from conformance.core import named_server
 from conformance.core.library_paths import chosen_options
 from conformance.core.tier_names import FULL, usual_tier
 from conformance.tools.checkpoints.given import Given
 
 TIMEOUT_SECONDS = 300.0
-OF_URL = "http"
-"""The engine that asks a server at a URL."""
 
 
 class Kind(enum.Enum):
@@ -263,11 +262,7 @@ class Settings:
         """Options that ``conformance show`` needs to run the same case."""
         found = list(self.family_options)
         found += self.checkpoint.options if self.checkpoint else ()
-        found += chosen_options()
-        if self.engines == (OF_URL,):
-            from conformance.core.named_server import named  # noqa: PLC0415 - for servers alone
-
-            found += named().options
+        found += (*chosen_options(), *named_server.options())
         if self.expectations:
             found += ["--expectations", str(self.expectations)]
         return (*found, *(() if self.use_expectations else ("--no-expectations",)))

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from urllib.parse import urlsplit
 
-import msgspec
-
-from conformance.core.engine import Capability
 from conformance.core.errors import ConformanceError
 
 MOST_REQUESTS = 1000
 """The most requests to a server elsewhere, unless the user allows more."""
 
-OFFERED = (
-    Capability.CANCEL,
-    Capability.LATE_JOIN,
-    Capability.MODELS,
-    Capability.PROBES,
-    Capability.SCHEMAS,
-    Capability.SLOTS,
-    Capability.STOP,
-)
-"""What a server at a URL is taken to offer, unless the user says otherwise."""
+OFFERED = ("cancel", "late_join", "models", "probes", "schemas", "slots", "stop")
+"""What a server at a URL is taken to offer, unless the user says otherwise: capabilities."""
 
 _VARIABLE = "CONFORMANCE_SERVER"
 
 
-class NamedServer(msgspec.Struct, frozen=True, omit_defaults=True):
+@dataclass(frozen=True)
+class NamedServer:
     """A server and its limits.
 
     Attributes:
@@ -44,17 +36,7 @@ class NamedServer(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str = ""
     most: int | None = None
     remote: bool = False
-    not_offered: tuple[Capability, ...] = ()
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The options of a command that asks this server in the same way."""
-        found = ["--url", self.url]
-        found += ["--model", self.model] if self.model else []
-        found += ["--remote"] if self.remote else []
-        found += ["--requests", str(self.most)] if self.most is not None else []
-        found += ["--not-offered", ",".join(self.not_offered)] if self.not_offered else []
-        return tuple(found)
+    not_offered: tuple[str, ...] = ()
 
 
 def use(
@@ -63,7 +45,7 @@ def use(
     model: str = "",
     remote: bool = False,
     most: int | None = None,
-    not_offered: Sequence[Capability] = (),
+    not_offered: Sequence[str] = (),
 ) -> NamedServer:
     """Let this process and its child processes send requests to the server at ``url``.
 
@@ -91,7 +73,7 @@ def use(
     base = url.rstrip("/").removesuffix("/v1")
     bound = most if local else most or MOST_REQUESTS
     server = NamedServer(base, model, bound, not local, tuple(sorted(not_offered)))
-    os.environ[_VARIABLE] = msgspec.json.encode(server).decode()
+    os.environ[_VARIABLE] = json.dumps(asdict(server))
     return server
 
 
@@ -104,7 +86,21 @@ def named() -> NamedServer:
     text = os.environ.get(_VARIABLE)
     if not text:
         raise ConformanceError("the engine http asks the server that --url names; add --url")
-    return msgspec.json.decode(text, type=NamedServer)
+    found = json.loads(text)
+    return NamedServer(**{**found, "not_offered": tuple(found["not_offered"])})
+
+
+def options() -> tuple[str, ...]:
+    """The options that name the server, for commands that ask it again; empty if there is none."""
+    if not os.environ.get(_VARIABLE):
+        return ()
+    server = named()
+    found = ["--url", server.url, *(["--model", server.model] if server.model else [])]
+    found += ["--remote"] if server.remote else []
+    if server.most != (MOST_REQUESTS if server.remote else None):
+        found += ["--requests", str(server.most)]
+    found += ["--not-offered", ",".join(server.not_offered)] if server.not_offered else []
+    return tuple(found)
 
 
 def _is_local(host: str) -> bool:

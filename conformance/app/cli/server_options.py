@@ -12,15 +12,14 @@ import httpx2
 
 from conformance.app.cli.options import stacked
 from conformance.app.cli.printing import say
-from conformance.app.run_settings import OF_URL
 from conformance.core import named_server
-from conformance.core.engine import Capability
 from conformance.core.errors import ConformanceError, ModelError
 from conformance.core.http_clients import RefusedAnswerError, get, models
 from conformance.core.nearest import did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_ENGINE = "http"
 _MOST = 10_000_000
 _SECONDS = 30.0
 
@@ -41,19 +40,19 @@ def server_options(engines_of: Callable[[Mapping[str, Any]], tuple[str, ...]]) -
             url: str | None,
             remote: bool,
             requests: int | None,
-            not_offered: tuple[Capability, ...],
+            not_offered: tuple[str, ...],
             model: Path | None,
             **more: Any,
         ) -> Any:
             engines = engines_of(more)
             if url is not None:
-                if engines != (OF_URL,):
-                    raise ConformanceError(f"--url is about --engine {OF_URL}, and about no other")
+                if engines != (_ENGINE,):
+                    raise ConformanceError(f"--url is about --engine {_ENGINE}, and about no other")
                 _name(url, model, remote=remote, most=requests, not_offered=not_offered)
                 model = None
             elif remote or requests is not None or not_offered:
                 raise ConformanceError("--remote, --requests and --not-offered are about --url")
-            elif OF_URL in engines:
+            elif _ENGINE in engines:
                 named_server.named()
             return function(*args, model=model, **more)
 
@@ -62,15 +61,15 @@ def server_options(engines_of: Callable[[Mapping[str, Any]], tuple[str, ...]]) -
     return decorate
 
 
-class _Features(click.ParamType[tuple[Capability, ...]]):
+class _Features(click.ParamType[tuple[str, ...]]):
     """Features by name, separated by commas."""
 
     name = "features"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[Capability, ...]:
-        """The capabilities with these names."""
+    ) -> tuple[str, ...]:
+        """The names."""
         if isinstance(value, tuple):
             return value
         names = [name.strip() for name in str(value).split(",")]
@@ -79,7 +78,7 @@ class _Features(click.ParamType[tuple[Capability, ...]]):
                 listed = ", ".join(named_server.OFFERED)
                 near = did_you_mean(name, named_server.OFFERED)
                 self.fail(f"{name!r} is none of {listed}{near}", param, ctx)
-        return tuple(map(Capability, names))
+        return tuple(names)
 
 
 _OPTIONS = stacked(
@@ -114,7 +113,7 @@ def _name(
     *,
     remote: bool,
     most: int | None,
-    not_offered: tuple[Capability, ...],
+    not_offered: tuple[str, ...],
 ) -> None:
     """Name the server, by its first model if no other is given, once it answers."""
     given = "" if model is None else str(model)
@@ -125,7 +124,7 @@ def _name(
             url, model=_first(server.url), remote=remote, most=most, not_offered=not_offered
         )
     if server.most is not None:
-        say(f"conformance: at most {server.most:,} requests go to {server.url}")
+        say(f"conformance: at most {server.most:,} requests go to {server.url}", err=True)
 
 
 def _first(url: str) -> str:

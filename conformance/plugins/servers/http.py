@@ -321,13 +321,13 @@ class HttpEngine(ServedEngine):
     name: ClassVar[str] = "http"
     library: ClassVar[str] = "http"
     elsewhere: ClassVar[bool] = True
-    capabilities: ClassVar[frozenset[Capability]] = SERVED | {*OFFERED}
+    capabilities: ClassVar[frozenset[Capability]] = SERVED | {*map(Capability, OFFERED)}
     refusal: ClassVar[type[Unsupported]] = NotOffered
 
     @classmethod
     def not_offered(cls) -> frozenset[Capability]:
         """See ``Engine.not_offered``: what the server's user says."""
-        return frozenset(named().not_offered)
+        return frozenset(map(Capability, named().not_offered))
 
     @classmethod
     def alone(

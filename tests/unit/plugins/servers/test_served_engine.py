@@ -10,7 +10,6 @@ from miniatures import proxy, served
 from miniatures.served import Served
 
 from conformance.core import named_server
-from conformance.core.engine import Capability
 from conformance.core.errors import NotOffered
 from conformance.core.excused import excused
 from conformance.core.phases import Phases
@@ -119,30 +118,28 @@ def test_a_server_that_answers_one_at_a_time_proves_nothing_until_its_user_says_
     monkeypatch.setattr(HttpEngine, "patience", 60.0)
     found = outcome(served.OneAtATime, "served_together", "ragged")
     assert not found.verdict.good
-    found = outcome(
-        served.OneAtATime, "served_together", "ragged", not_offered=(Capability.LATE_JOIN,)
-    )
+    found = outcome(served.OneAtATime, "served_together", "ragged", not_offered=("late_join",))
     assert found.verdict is Verdict.EXACT, found.findings
 
 
 def test_requests_do_not_wait_in_the_client(monkeypatch):
-    """Of as many as a flood, all are at the server at once."""
-    monkeypatch.setattr(served.Served, "slots", 400)
+    """More than an HTTP client's usual 100 connections: all are at the server at once."""
+    monkeypatch.setattr(Served, "tick", 60.0)
     with Served() as server:
-        named_server.use(server.url)
         asking, most = Asking(server.url), 0
         try:
-            for index in range(300):
+            for index in range(120):
                 messages = [{"role": "user", "content": f"w{index}"}]
-                body = {"model": "small", "input": messages, "max_tokens": 5000, "stream": True}
-                asking.send(Question(f"r{index}", body))
-            end = time.monotonic() + 30
-            while most < 300 and time.monotonic() < end:
-                most = max(most, len(server.rows) + len(server.waiting))
+                asking.send(
+                    Question(f"r{index}", {"model": "small", "input": messages, "max_tokens": 2})
+                )
+            end = time.monotonic() + 60
+            while most < 120 and time.monotonic() < end:
+                most = len(server.rows) + len(server.waiting)
                 time.sleep(0.05)
         finally:
             asking.close()
-    assert most == 300
+    assert most == 120
 
 
 # Where each is found, and as what.
