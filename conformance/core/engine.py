@@ -58,6 +58,7 @@ class Capability(enum.StrEnum):
     METERED = "metered"  # all work is done in calls of the model, so that its cost can be counted
     COUNTED = "counted"  # a server whose process records the calls of its model on request
     COMPLETIONS = "completions"  # a server completes texts, not only chats
+    MESSAGES = "messages"  # a server has Anthropic's /v1/messages
     SCHEMAS = "schemas"  # a server accepts a JSON schema for its answer, or refuses it
     ADAPTERS = "adapters"  # a server loads adapters on request
     MODELS = "models"  # a server loads other models on request

@@ -38,7 +38,7 @@ def client(seconds: float, *, as_pip: bool = False) -> httpx2.Client:
             and follows its redirects. No prompts go there.
     """
     return httpx2.Client(
-        verify=True if as_pip else _certificates(),
+        verify=True if as_pip else certificates(),
         timeout=seconds,
         trust_env=as_pip,
         follow_redirects=as_pip,
@@ -52,7 +52,7 @@ def async_client(
 ) -> httpx2.AsyncClient:
     """The same for an event loop."""
     transport = httpx2.AsyncHTTPTransport(
-        verify=_certificates(),
+        verify=certificates(),
         trust_env=False,
         limits=_UNLIMITED,
         socket_options=[*socket_options],
@@ -98,7 +98,7 @@ def models(url: str) -> list[str]:
 
 
 @functools.cache
-def _certificates() -> ssl.SSLContext:
+def certificates() -> ssl.SSLContext:
     """The certificates of the client's own package; reading them takes a moment."""
     return httpx2.create_ssl_context(trust_env=False)
 

@@ -14,7 +14,7 @@ from conformance.core.errors import ConformanceError
 MOST_REQUESTS = 1000
 """The most requests to a server elsewhere, unless the user allows more."""
 
-OFFERED = ("cancel", "late_join", "models", "probes", "schemas", "slots", "stop")
+OFFERED = ("cancel", "late_join", "messages", "models", "probes", "schemas", "slots", "stop")
 """What a server at a URL is taken to offer, unless the user says otherwise: capabilities."""
 
 _VARIABLE = "CONFORMANCE_SERVER"

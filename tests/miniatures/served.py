@@ -53,6 +53,8 @@ class Served:
 
     slots, tick = 32, 0.001
     models = ("small", "other")
+    paths = ("/v1/chat/completions", "/v1/messages")
+    done, more = b"data: [DONE]\n\n", b""
 
     def __init__(self):
         self.rows, self.waiting = [], collections.deque()
@@ -204,6 +206,45 @@ class Served:
             "usage": self.usage(row),
         }
 
+    def message(self, row, text=None):
+        words = [word for word in iter(row.out.get, END) if word] if text is None else []
+        content = [{"type": "text", "text": " ".join(words)}] if text is None else []
+        usage = {"input_tokens": len(row.prompt.split()), "output_tokens": len(row.words)}
+        return {
+            "id": f"msg_{id(row)}",
+            "type": "message",
+            "role": "assistant",
+            "model": "small",
+            "content": content,
+            "stop_reason": self.stop_reason(row) if text is None else None,
+            "stop_sequence": None,
+            "usage": usage,
+        }
+
+    def stop_reason(self, row):
+        return {"length": "max_tokens", "stop": "end_turn"}[row.reason]
+
+    def events(self, row):
+        """The events of a stream of Anthropic's API."""
+        yield {"type": "message_start", "message": self.message(row, text="")}
+        block = {"type": "text", "text": ""}
+        yield {"type": "content_block_start", "index": 0, "content_block": block}
+        for index, word in enumerate(iter(row.out.get, END)):
+            delta = {"type": "text_delta", "text": f"{' ' if index else ''}{word}"}
+            yield {"type": "content_block_delta", "index": 0, "delta": delta}
+        yield {"type": "content_block_stop", "index": 0}
+        delta = {"stop_reason": self.stop_reason(row), "stop_sequence": None}
+        usage = {"output_tokens": len(row.words)}
+        yield {"type": "message_delta", "delta": delta, "usage": usage}
+        yield {"type": "message_stop"}
+
+
+def from_messages(body):
+    """The fields of OpenAI's API for those of Anthropic's."""
+    system = [{"role": "system", "content": body["system"]}] if "system" in body else []
+    stops = {"stop": body["stop_sequences"]} if "stop_sequences" in body else {}
+    return {**body, **stops, "messages": [*system, *body["messages"]]}
+
 
 class Accepting(ThreadingHTTPServer):
     request_queue_size = 1024
@@ -229,13 +270,21 @@ class Handler(BaseHTTPRequestHandler):
             body = json.loads(text.decode())
         except ValueError as error:
             return self.answer(400, {"error": str(error)})
+        if isinstance(body, dict) and "max_completion_tokens" in body:
+            body["max_tokens"] = body.pop("max_completion_tokens")
         if refused := self.server_of.check(body):
             return self.refuse(*refused)
+        if self.path not in self.server_of.paths:
+            return self.refuse(404, "no such path")
+        if self.path == "/v1/messages":
+            body = from_messages(body)
         stop = (body.get("stop") or [""])[0].split()
         prompt = " ".join(f"{m['role'][0]}: {m['content']}" for m in body["messages"])
         row = Row(prompt, body["max_tokens"], stop)
         row.model, row.schema = body["model"], "response_format" in body
         self.server_of.submit(row)
+        if self.path == "/v1/messages":
+            return self.message(row, streamed=body.get("stream"))
         if not body.get("stream"):
             return self.answer(200, self.server_of.whole(row))
         self.send_response(200)
@@ -243,7 +292,22 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         try:
             self.server_of.streamed(row, self.write)
-            self.wfile.write(b"data: [DONE]\n\n")
+            self.wfile.write(self.server_of.done)
+        except OSError:
+            row.gone = True
+        return None
+
+    def message(self, row, *, streamed):
+        """Answer as Anthropic's API does."""
+        if not streamed:
+            return self.answer(200, self.server_of.message(row))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        try:
+            for event in self.server_of.events(row):
+                self.wfile.write(f"event: {event['type']}\n".encode())
+                self.write(event)
         except OSError:
             row.gone = True
         return None
@@ -262,7 +326,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", self.kind)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
-        self.wfile.write(text.encode())
+        self.wfile.write(text.encode() + self.server_of.more)
 
 
 socketserver.TCPServer.allow_reuse_address = True
@@ -278,6 +342,12 @@ class Small(Served):
         if isinstance(body, dict) and (found := [name for name in self.lacks if name in body]):
             return 400, f"{found[0]} is not supported here"
         return super().check(body)
+
+
+class WithoutMessages(Served):
+    """A right server that has chats alone."""
+
+    paths = ("/v1/chat/completions",)
 
 
 class WithoutStop(Small):
@@ -636,6 +706,25 @@ class CutsCharacters(Served):
             write(chunk)
 
         super().streamed(row, cut)
+
+
+class SaysTurnEnded(Served):
+    """In Anthropic's API an answer at its limit is said to have ended by itself."""
+
+    def stop_reason(self, row):
+        return "end_turn"
+
+
+class SendsMore(Served):
+    """An answer in one piece is longer than its headers say."""
+
+    more = b"}"
+
+
+class SaysNoDone(Served):
+    """A stream lacks the event at its end."""
+
+    done = b""
 
 
 class LosesSlots(Served):

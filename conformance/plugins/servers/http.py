@@ -23,6 +23,7 @@ from conformance.core.http_clients import models
 from conformance.core.library import Coverage, Library, Solo
 from conformance.core.named_server import OFFERED, NamedServer, named
 from conformance.core.origin import Origin
+from conformance.core.real_clients import Client
 from conformance.core.schedule import Asked, Request, Schedule, Stage
 from conformance.core.trace import FinishReason, Stream
 from conformance.plugins.servers.asking import Answer, Asking, Question, Tokens
@@ -163,8 +164,18 @@ class Remote:
         for name, value in fields.items():
             if why := self.refuses(name, {name: value}):
                 raise NotOffered(f"{name}: {why}")
+        client = request.asked.client if request.asked is not None else Client.OPENAI
+        if client is not Client.OPENAI and (why := self.refuses(client, {}, client=client)):
+            raise NotOffered(f"requests of the client {client}: {why}")
 
-    def refuses(self, name: str, fields: Mapping[str, Any], *, streamed: bool = False) -> str:
+    def refuses(
+        self,
+        name: str,
+        fields: Mapping[str, Any],
+        *,
+        streamed: bool = False,
+        client: Client = Client.OPENAI,
+    ) -> str:
         """Why the server does not take a field, in a request alone; empty if it does."""
         if name not in self.refused:
             self._count()
@@ -172,7 +183,8 @@ class Remote:
             said = [{"role": "user", "content": WORDS[0]}]
             asking = Asking(self.server.url)
             try:
-                came = asking.ask(Question(name, {**plain, "input": said, **fields}), _SECONDS)
+                body = {**plain, "input": said, **fields}
+                came = asking.ask(Question(name, body, client=client), _SECONDS)
             finally:
                 asking.close()
             self.refused[name] = came.error if came.refused else _lacks(name, came.answer)
@@ -377,6 +389,8 @@ class HttpEngine(ServedEngine):
         if sequence := next((s for s in request.stop if END in s), ()):
             return [*found, *[(END, None)] * sequence.count(END)], FinishReason.STOP
         missing = request.max_tokens - len(found)
+        if missing <= 0:  # each word has a token or more: it is the limit that ended it
+            return found, FinishReason.STOP
         return [*found, *[(END, None)] * missing], FinishReason.LENGTH
 
     def counts(self, request: Request, count: int) -> tuple[int | None, int | None]:  # noqa: ARG002

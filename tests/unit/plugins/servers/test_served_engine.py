@@ -13,6 +13,7 @@ from conformance.core import named_server
 from conformance.core.errors import NotOffered
 from conformance.core.excused import excused
 from conformance.core.phases import Phases
+from conformance.core.real_clients import Client
 from conformance.core.verdict import Verdict
 from conformance.plugins.servers.asking import Asking, Question
 from conformance.plugins.servers.http import HttpEngine, HttpLibrary, served_family
@@ -82,6 +83,23 @@ class RefusesOther(Served):
 def test_what_a_server_does_not_offer_is_no_failure(kind, name, reason):
     with pytest.raises(NotOffered, match=reason):
         outcome(kind, name)
+
+
+CLIENTS = [client for client in Client if client is not Client.OPENAI]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_right_server_is_exact_with_each_client(client):
+    if not client.installed:
+        pytest.skip(f"{client} is in the extra clients")
+    found = outcome(Served, "served_together", f"by_{client}")
+    assert found.verdict is Verdict.EXACT, found.findings
+
+
+def test_a_server_without_messages_offers_nothing_to_anthropic():
+    pytest.importorskip("anthropic")
+    with pytest.raises(NotOffered, match="requests of the client anthropic: HTTP 404"):
+        outcome(served.WithoutMessages, "served_together", "by_anthropic")
 
 
 @pytest.mark.parametrize("kind", [served.Small, served.SaysNoLogprobs])
@@ -177,6 +195,9 @@ FOUND = {
     served.KeepsMemory: (("served_flood",), "memory that the server kept"),
     served.SaysInFlight: (("served_alone",), "requests in flight"),
     served.CutsCharacters: (("served_together", "ragged"), "word|the text of a stream"),
+    served.SaysTurnEnded: (("served_together", "by_anthropic"), "finish"),
+    served.SendsMore: (("served_together", "by_raw"), "longer than its Content-Length"),
+    served.SaysNoDone: (("served_together", "by_raw"), "it has no [DONE]"),
     served.LosesSlots: (("served_flood",), "half of the slots at work again"),
 }
 SLOTS = {served.NoticesNobodyLeft: 2, served.KeepsSlot: 2, served.LosesWhoWaits: 1}
@@ -188,6 +209,8 @@ def test_each_wrong_server_is_tried():
 
 @pytest.mark.parametrize("kind", served.WRONG, ids=lambda kind: kind.__name__)
 def test_a_wrong_server_is_found(kind, monkeypatch):
+    if kind is served.SaysTurnEnded:
+        pytest.importorskip("anthropic")
     if kind in SLOTS:
         monkeypatch.setattr(kind, "slots", SLOTS[kind])
     if kind in {served.NoticesNobodyLeft, served.StarvesWhoJoins}:
