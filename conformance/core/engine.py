@@ -58,6 +58,7 @@ class Capability(enum.StrEnum):
     METERED = "metered"  # all work is done in calls of the model, so that its cost can be counted
     COUNTED = "counted"  # a server whose process records the calls of its model on request
     COMPLETIONS = "completions"  # a server completes texts, not only chats
+    MESSAGES = "messages"  # a server has Anthropic's /v1/messages
     SCHEMAS = "schemas"  # a server accepts a JSON schema for its answer, or refuses it
     ADAPTERS = "adapters"  # a server loads adapters on request
     MODELS = "models"  # a server loads other models on request
@@ -131,6 +132,24 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Free everything. Called once, also after a failure."""
+
+    @classmethod
+    def not_offered(cls) -> frozenset[Capability]:
+        """What the server at a URL lacks, as its user says: cases that need it are not run."""
+        return frozenset()
+
+    @classmethod
+    def unreached(
+        cls,
+        schedule: Schedule,  # noqa: ARG003
+        alone: Mapping[str, tuple[int, ...]],  # noqa: ARG003
+    ) -> str:
+        """Why a schedule's moments never come; empty if they do.
+
+        Args:
+            alone: the tokens of each request alone.
+        """
+        return ""
 
     @classmethod
     def apart(cls, model: Any) -> str:  # noqa: ARG003

@@ -8,6 +8,7 @@
     |- ScheduleError            a schedule (or its JSON) is not valid
     |- ModelError               a model could not be built, loaded or run
     |  `- Unsupported           the library itself refuses to do this
+    |     `- NotOffered         a server at a URL does not have this
     |- MachineError              this machine lacks something: disk, memory, a permission
     |- VoidNoiseError           the noise measurement perturbed nothing
     |- GoldenError              a golden file is missing, malformed, or no longer fits its family
@@ -59,6 +60,10 @@ class ModelError(ConformanceError):
 
 class Unsupported(ModelError):  # noqa: N818 - it is also the name of the verdict
     """The library itself refuses to do this; the message is the library's own."""
+
+
+class NotOffered(Unsupported):
+    """A server at a URL does not have this, which is no defect; the message says how that shows."""
 
 
 class MachineError(ConformanceError):

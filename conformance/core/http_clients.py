@@ -14,10 +14,16 @@ from typing import Any
 
 import httpx2
 
+from conformance.core.errors import ModelError
+
 MOST_BYTES = 64 * 2**20
 """Size limit of one answer, streamed or not: many times that of a thousand tokens with logprobs."""
 
 _ENCODING = "identity"
+_MODELS_SECONDS = 120.0
+# Requests wait for the server, never here: a wait is measured.
+_UNLIMITED = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+_LONGEST = 300  # characters of a server's names
 
 
 class RefusedAnswerError(httpx2.TransportError):
@@ -32,7 +38,7 @@ def client(seconds: float, *, as_pip: bool = False) -> httpx2.Client:
             and follows its redirects. No prompts go there.
     """
     return httpx2.Client(
-        verify=True if as_pip else _certificates(),
+        verify=True if as_pip else certificates(),
         timeout=seconds,
         trust_env=as_pip,
         follow_redirects=as_pip,
@@ -46,7 +52,10 @@ def async_client(
 ) -> httpx2.AsyncClient:
     """The same for an event loop."""
     transport = httpx2.AsyncHTTPTransport(
-        verify=_certificates(), trust_env=False, socket_options=[*socket_options]
+        verify=certificates(),
+        trust_env=False,
+        limits=_UNLIMITED,
+        socket_options=[*socket_options],
     )
     return httpx2.AsyncClient(
         transport=transport,
@@ -64,8 +73,32 @@ def get(url: str, seconds: float) -> httpx2.Response:
         return asking.get(url)
 
 
+def models(url: str) -> list[str]:
+    """The names of all models that the server has; at least one.
+
+    Raises:
+        ModelError: no server answers, or it names none.
+    """
+    try:
+        found = get(f"{url}/v1/models", _MODELS_SECONDS)
+        if found.is_redirect:
+            place = found.headers.get("location", "")[:_LONGEST]
+            raise ModelError(f"{url}/v1/models leads to {place}, and redirects are not followed")
+        found.raise_for_status()
+        names = [str(model["id"]) for model in found.json()["data"]]
+        return [names[0], *names[1:]]
+    except (RefusedAnswerError, httpx2.HTTPStatusError) as error:
+        raise ModelError(f"{url}/v1/models: {error}") from error
+    except httpx2.HTTPError as error:
+        raise ModelError(f"{url}/v1/models: no server answers there: {error}") from error
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise ModelError(
+            f"{url}/v1/models names no model ({type(error).__name__}); --model does"
+        ) from error
+
+
 @functools.cache
-def _certificates() -> ssl.SSLContext:
+def certificates() -> ssl.SSLContext:
     """The certificates of the client's own package; reading them takes a moment."""
     return httpx2.create_ssl_context(trust_env=False)
 

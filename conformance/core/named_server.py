@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from urllib.parse import urlsplit
 
 from conformance.core.errors import ConformanceError
@@ -12,7 +14,10 @@ from conformance.core.errors import ConformanceError
 MOST_REQUESTS = 1000
 """The most requests to a server elsewhere, unless the user allows more."""
 
-_URL, _MODEL, _MOST = "CONFORMANCE_URL", "CONFORMANCE_SERVED_MODEL", "CONFORMANCE_REQUESTS"
+OFFERED = ("cancel", "late_join", "messages", "models", "probes", "schemas", "slots", "stop")
+"""What a server at a URL is taken to offer, unless the user says otherwise: capabilities."""
+
+_VARIABLE = "CONFORMANCE_SERVER"
 
 
 @dataclass(frozen=True)
@@ -23,14 +28,25 @@ class NamedServer:
         url: with scheme, host and port, without the API's path.
         model: the server's name of its model; empty: the first model that it lists.
         most: the limit on requests; ``None`` for a server on this machine.
+        remote: it may be on another machine.
+        not_offered: what the user says that it does not have.
     """
 
     url: str
     model: str = ""
     most: int | None = None
+    remote: bool = False
+    not_offered: tuple[str, ...] = ()
 
 
-def use(url: str, *, model: str = "", remote: bool = False, most: int | None = None) -> NamedServer:
+def use(
+    url: str,
+    *,
+    model: str = "",
+    remote: bool = False,
+    most: int | None = None,
+    not_offered: Sequence[str] = (),
+) -> NamedServer:
     """Let this process and its child processes send requests to the server at ``url``.
 
     Args:
@@ -56,8 +72,9 @@ def use(url: str, *, model: str = "", remote: bool = False, most: int | None = N
         )
     base = url.rstrip("/").removesuffix("/v1")
     bound = most if local else most or MOST_REQUESTS
-    os.environ |= {_URL: base, _MODEL: model, _MOST: str(bound or "")}
-    return NamedServer(base, model, bound)
+    server = NamedServer(base, model, bound, not local, tuple(sorted(not_offered)))
+    os.environ[_VARIABLE] = json.dumps(asdict(server))
+    return server
 
 
 def options() -> tuple[str, ...]:
@@ -79,10 +96,24 @@ def named() -> NamedServer:
     Raises:
         ConformanceError: there is none.
     """
-    if not os.environ.get(_URL):
+    text = os.environ.get(_VARIABLE)
+    if not text:
         raise ConformanceError("the engine http asks the server that --url names; add --url")
-    most = os.environ.get(_MOST, "")
-    return NamedServer(os.environ[_URL], os.environ.get(_MODEL, ""), int(most) if most else None)
+    found = json.loads(text)
+    return NamedServer(**{**found, "not_offered": tuple(found["not_offered"])})
+
+
+def options() -> tuple[str, ...]:
+    """The options that name the server, for commands that ask it again; empty if there is none."""
+    if not os.environ.get(_VARIABLE):
+        return ()
+    server = named()
+    found = ["--url", server.url, *(["--model", server.model] if server.model else [])]
+    found += ["--remote"] if server.remote else []
+    if server.most != (MOST_REQUESTS if server.remote else None):
+        found += ["--requests", str(server.most)]
+    found += ["--not-offered", ",".join(server.not_offered)] if server.not_offered else []
+    return tuple(found)
 
 
 def _is_local(host: str) -> bool:

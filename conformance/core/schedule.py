@@ -13,6 +13,7 @@ import msgspec
 
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ScheduleError
+from conformance.core.real_clients import Client
 from conformance.core.token_choice import RANDOM, Processor, Sampler
 from conformance.core.user_files import typed_json
 
@@ -74,6 +75,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
         adapter: number of an adapter, to be loaded on request; 0 is none.
         tools: offer a tool.
         unread: the client asks for pieces but reads none until it disconnects.
+        client: the client that sends it.
         fields: other fields of the API, sent unchanged.
     """
 
@@ -86,6 +88,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     adapter: int = 0
     tools: bool = False
     unread: bool = False
+    client: Client = Client.OPENAI
     fields: dict[str, Any] = {}
 
 

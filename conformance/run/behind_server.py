@@ -1,4 +1,8 @@
-"""Server or engine? The requests of a failing server are given to its library's own engine."""
+"""Server or engine? Requests that fail on one of them are given to the other.
+
+A failing server's requests go to its library's own engine, and a failing engine's to the library's
+server, if the run has one.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +20,55 @@ from conformance.scenarios.scenario import Scenario
 
 # Schedules to give to the engine, the first that failed.
 _MOST = 2
+_NO_ANSWER = (Verdict.UNSUPPORTED, Verdict.VACUOUS)
 
 
 def behind_server(
     subject: Subject, engine: type[Engine], schedules: Sequence[Schedule], result: CaseResult
 ) -> str:
-    """Whether the server or its engine is at fault, in one sentence.
+    """Whether a failing server or its library's own engine is at fault, in one sentence.
 
     Returns: an empty text if the engine can play none of the schedules that failed.
     """
+    other = _other(subject, engine, schedules, result)
+    if other is None:
+        return ""
+    verdict, names = other
+    if verdict.good:
+        return f"server: its engine is right with the requests of {names} ({engine.name})"
+    return f"engine: {engine.name} without a server is {verdict} with the requests of {names}, too"
+
+
+def before_engine(
+    subject: Subject, server: type[Engine], schedules: Sequence[Schedule], result: CaseResult
+) -> str:
+    """Whether the library's server has the fault of its failing engine, too, in one sentence.
+
+    Returns: an empty text if the server can play none of the schedules that failed.
+    """
+    other = _other(subject, server, schedules, result)
+    if other is None:
+        return ""
+    verdict, names = other
+    if verdict.good:
+        return f"its server is right with the requests of {names} ({server.name})"
+    return f"its server is {verdict} with the requests of {names}, too ({server.name})"
+
+
+def _other(
+    subject: Subject, engine: type[Engine], schedules: Sequence[Schedule], result: CaseResult
+) -> tuple[Verdict, str] | None:
+    """The verdict on another engine with what failed, and the schedules' names."""
     wrong = {finding.schedule for finding in result.evidence if not finding.verdict.good}
     failed = [_plain(engine, one) for one in schedules if one.name in wrong]
     played = [one for one in failed if one is not None][:_MOST]
     if not played:
-        return ""
+        return None
     scenario = Scenario("behind_server", 0, "", frozenset(), lambda _: played)
-    found = judge_batched(subject, engine, scenario, played)
-    names = ", ".join(repr(one.name) for one in played)
-    if found.verdict.good:
-        return f"server: its engine is right with the requests of {names} ({engine.name})"
-    if found.verdict is Verdict.UNSUPPORTED:
-        return ""
-    return (
-        f"engine: {engine.name} without a server is {found.verdict} with the requests of {names}, "
-        "too"
-    )
+    found = judge_batched(subject, engine, scenario, played).verdict
+    if found in _NO_ANSWER:
+        return None
+    return found, ", ".join(repr(one.name) for one in played)
 
 
 def _plain(engine: type[Engine], schedule: Schedule) -> Schedule | None:
@@ -59,10 +87,12 @@ def _plain(engine: type[Engine], schedule: Schedule) -> Schedule | None:
     if not kept or not whens <= kept:
         return None
     given = schedule.options
+    busy = Capability.SERVED in engine.capabilities  # it has a row of its own, so that others meet
     options = EngineOptions(
         prefill_step_size=given.prefill_step_size,
         prefill_batch_size=given.prefill_batch_size,
-        completion_batch_size=max(given.completion_batch_size, given.prefill_batch_size),
+        completion_batch_size=max(given.completion_batch_size, given.prefill_batch_size) + busy,
+        busy=busy,
     )
     return Schedule(schedule.name, tuple(arrivals), removals, options=options)
 
@@ -71,7 +101,7 @@ def _requests(engine: type[Engine], requests: Sequence[Request]) -> Iterator[Req
     for request in requests:
         asked = request.asked
         special = asked is not None and (asked.other or asked.adapter or asked.schema)
-        own = request.sampler is not None or request.processors
+        own = request.sampler is not None or request.processors or request.continues is not None
         if not special and not own:
             stop = request.stop if Capability.STOP in engine.capabilities else ()
             yield msgspec.structs.replace(request, asked=None, stop=stop)

@@ -3,19 +3,21 @@
 Such an engine (``Engine.opinion``) keeps each row in its own caches. If the same model is right
 there, the library's engine or its caches are wrong; if not, the model is, unless equal rows in one
 pass are wrong, too: then the number of rows decides. If the pass without a cache agrees with the
-engine, the single stream is wrong. A server's requests are given to its library's own engine.
+engine, the single stream is wrong. A server's requests are given to its library's own engine, and
+that engine's to the server, if the run has both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from conformance.core.engine import Capability, Engine
 from conformance.core.errors import ModelError
 from conformance.core.schedule import Schedule
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
-from conformance.run.behind_server import behind_server
+from conformance.run.behind_server import before_engine, behind_server
 from conformance.run.judging.judge import brief_for
 from conformance.run.odd_one_out import by_number_of_rows, odd_one_out
 from conformance.run.session import Session
@@ -43,8 +45,9 @@ def diagnose(session: Session, case: CaseId, result: CaseResult) -> CaseResult:
     verdicts = {name: other.verdict for name, other in others.items()}
     text = conclusion(verdicts)
     registry = session.registry
-    own = registry.engines.get(registry.engines[case.engine].library)
-    if registry.scenarios[case.scenario].served and own is not None:
+    library = registry.engines[case.engine].library
+    own = registry.engines.get(library)
+    if registry.scenarios[case.scenario].served and own is not None and not _serves(own):
         schedules = _schedules(session, case)
         text = behind_server(session.subject(case), own, schedules, result) or text
     if others:
@@ -52,8 +55,29 @@ def diagnose(session: Session, case: CaseId, result: CaseResult) -> CaseResult:
         text = odd_one_out(subject, schedules, result, others) or text
         if text.startswith(MODEL):
             text = by_number_of_rows(subject, schedules, result.evidence) or text
+    if case.engine == library and not registry.scenarios[case.scenario].oracle_only:
+        said = "; ".join(_servers(session, case, result))
+        text = f"{_going_on(text) or 'engine:'} {said}" if said else text
     finding = Finding(Verdict.EXACT, CHECK, text)
     return msgspec.structs.replace(result, evidence=(*result.evidence, finding))
+
+
+def _servers(session: Session, case: CaseId, result: CaseResult) -> Iterator[str]:
+    """What the library's servers in the run do with what its own engine fails at."""
+    for server in session.registry.engines.values():
+        if server.library == case.engine and _serves(server):
+            subject, schedules = session.subject(case), _schedules(session, case)
+            if said := before_engine(subject, server, schedules, result):
+                yield said
+
+
+def _going_on(text: str) -> str:
+    """The beginning of a sentence that goes on; empty if the text decides nothing."""
+    return "" if text.startswith("undecided") else f"{text};"
+
+
+def _serves(engine: type[Engine]) -> bool:
+    return Capability.SERVED in engine.capabilities
 
 
 def opinions(session: Session, case: CaseId) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import msgspec
 from conformance.backend.one_cpu import on_one_cpu
 from conformance.backend.random_state import drawing_kept
 from conformance.core.engine import Engine
-from conformance.core.errors import MachineError, ModelError
+from conformance.core.errors import MachineError, ModelError, NotOffered
 from conformance.core.failures import failure_of, machine_problem
 from conformance.core.faults.traits import code_traits
 from conformance.core.library import Library
@@ -113,6 +113,8 @@ class Session:
     ) -> Outcome:
         engine = self.registry.engines[case.engine]
         scenario = self.registry.scenarios[case.scenario]
+        if lacking := sorted(scenario.needs & engine.not_offered()):
+            raise NotOffered(f"no {', '.join(lacking)}, as --not-offered says")
         plays = functools.partial(self.tier.keeps, subject.family, scenario.name)
         brief = dataclasses.replace(brief_for(subject, engine, case.seed), plays=plays)
         made = scenario.make(brief)

@@ -129,6 +129,8 @@ class Witness:
         needs: not required of an engine without these capabilities.
         shared: needs rows in one pass. For a model whose rows can't share a pass
             (``Engine.apart``), the case is ``unsupported``, for the engine's reason.
+        rows: needs so many answers at once: not required of a server at a URL that is seen to have
+            fewer slots.
         cut: needs a prompt in pieces. Not required for a model whose prompts are never cut
             (``Engine.uncut``).
     """
@@ -137,6 +139,7 @@ class Witness:
     seen: Callable[[Trace], bool]
     needs: frozenset[Capability] = frozenset()
     shared: bool = False
+    rows: int = 0
     cut: bool = False
     schedules: tuple[str, ...] = ()
     reach: Callable[[Schedule, PrefixReuse], bool] | None = None

@@ -13,7 +13,8 @@ from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, KvQuant
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
-from conformance.core.schedule import Asked, Schedule, Stage
+from conformance.core.real_clients import Client
+from conformance.core.schedule import Asked, Request, Schedule, Stage
 from conformance.core.token_choice import Sampler
 from conformance.core.trace import FinishReason, Trace
 from conformance.scenarios import witnesses as seen
@@ -63,6 +64,8 @@ def in_flight(count: int) -> Witness:
     return Witness(
         f"{count} answers at once",
         lambda trace: any(len(step.in_stage(Stage.DECODE)) >= count for step in trace.steps),
+        needs=frozenset({Capability.LATE_JOIN}) if count > 1 else frozenset(),
+        rows=count,
     )
 
 
@@ -89,7 +92,26 @@ def _together(brief: Brief) -> list[Schedule]:
         for n in lengths
     ]
     found = {"equal_length": equal, "ragged": ragged, "identical": same, "some_whole": whole}
+    found |= {f"by_{client}": _by_client(brief, client) for client in _clients(brief)}
     return [at_once(name, *rows, options=BUSY) for name, rows in found.items()]
+
+
+def _clients(brief: Brief) -> list[Client]:
+    """The clients besides OpenAI's that are installed here, and that the server has a way for."""
+    lacking = {Client.ANTHROPIC} if Capability.MESSAGES not in brief.capabilities else set()
+    others = [client for client in Client if client is not Client.OPENAI and client.installed]
+    return [client for client in others if client not in lacking]
+
+
+def _by_client(brief: Brief, client: Client) -> list[Request]:
+    """Requests of one client next to one of OpenAI's."""
+    return [
+        text_request(brief, "streamed", MEDIUM, max_tokens=ANSWER, asked=Asked(client=client)),
+        text_request(
+            brief, "whole", SHORT, max_tokens=ANSWER, asked=Asked(streamed=False, client=client)
+        ),
+        text_request(brief, "openai", LONG, max_tokens=ANSWER),
+    ]
 
 
 def _joins(brief: Brief) -> list[Schedule]:

@@ -34,7 +34,7 @@ from conformance.scenarios.scenario import Brief
 # Output tokens of a request, and of one that others join: servers look for requests only at times.
 ANSWER, LASTING = 24, 1200
 FLOOD, FLOOD_SLOTS = 320, 32
-_AGAIN = "again"
+_BEFORE, _AGAIN = "before", "again"
 BUSY = EngineOptions(busy=True)
 # A request joins if at least this many tokens of a running answer are still to come: servers look
 # for new requests only at times, and no machine generates so many meanwhile.
@@ -117,23 +117,34 @@ def flood(brief: Brief) -> list[Schedule]:
         elif fate < 0.25:
             removals.append(Removal((row.request_id,), produced(row.request_id, 1)))
     options = EngineOptions(busy=True, completion_batch_size=FLOOD_SLOTS)
-    # After all have ended, a whole batch of longer answers follows and needs all slots.
-    again = [
-        text_request(brief, f"{_AGAIN}{i}", SHORT, variant=i % 4, max_tokens=2 * ANSWER)
-        for i in range(FLOOD_SLOTS)
-    ]
+    # Before, and again after all have ended, a whole batch of longer answers needs all slots.
+    before, again = (
+        [
+            text_request(brief, f"{name}{i}", SHORT, variant=i % 4, max_tokens=2 * ANSWER)
+            for i in range(FLOOD_SLOTS)
+        ]
+        for name in (_BEFORE, _AGAIN)
+    )
     removed = {name for removal in removals for name in removal.request_ids}
     last = [row.request_id for row in rows if row.request_id not in removed][-1]
-    arrivals = (together(*rows), together(*again, when=gone(last)))
+    arrivals = (
+        together(*before),
+        together(*rows, when=gone(before[-1].request_id)),
+        together(*again, when=gone(last)),
+    )
     return [Schedule("flood", arrivals, tuple(removals), options=options)]
 
 
 def slots_again(trace: Trace) -> bool:
-    """Whether half of the slots were used by requests after the flood."""
-    return any(
-        sum(name.startswith(_AGAIN) for name in step.in_stage(Stage.DECODE)) >= FLOOD_SLOTS // 2
-        for step in trace.steps
+    """Whether requests after the flood used half of the slots that those before it had used."""
+    before, again = (
+        max(
+            sum(name.startswith(wave) for name in step.in_stage(Stage.DECODE))
+            for step in trace.steps
+        )
+        for wave in (_BEFORE, _AGAIN)
     )
+    return again >= min(FLOOD_SLOTS, before) // 2 > 0
 
 
 def all_ended(trace: Trace) -> bool:

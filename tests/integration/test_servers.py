@@ -114,7 +114,10 @@ def test_no_server_is_left_of_an_interrupted_run(number, tmp_path):
         (("--engine", "http", "--url", "https://example.org"), "--remote allows it"),
         (("--engine", "http", "--url", "nowhere"), "is no URL of a server"),
         (("--engine", "mlx_lm", "--url", "http://127.0.0.1:9"), "--url is about --engine http"),
-        (("--engine", "mlx_lm", "--remote"), "--remote and --requests are about --url"),
+        (
+            ("--engine", "mlx_lm", "--remote"),
+            "--remote, --requests and --not-offered are about --url",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments, sentence, tmp_path):

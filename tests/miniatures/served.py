@@ -53,6 +53,8 @@ class Served:
 
     slots, tick = 32, 0.001
     models = ("small", "other")
+    paths = ("/v1/chat/completions", "/v1/messages")
+    done, more = b"data: [DONE]\n\n", b""
 
     def __init__(self):
         self.rows, self.waiting = [], collections.deque()
@@ -204,6 +206,45 @@ class Served:
             "usage": self.usage(row),
         }
 
+    def message(self, row, text=None):
+        words = [word for word in iter(row.out.get, END) if word] if text is None else []
+        content = [{"type": "text", "text": " ".join(words)}] if text is None else []
+        usage = {"input_tokens": len(row.prompt.split()), "output_tokens": len(row.words)}
+        return {
+            "id": f"msg_{id(row)}",
+            "type": "message",
+            "role": "assistant",
+            "model": "small",
+            "content": content,
+            "stop_reason": self.stop_reason(row) if text is None else None,
+            "stop_sequence": None,
+            "usage": usage,
+        }
+
+    def stop_reason(self, row):
+        return {"length": "max_tokens", "stop": "end_turn"}[row.reason]
+
+    def events(self, row):
+        """The events of a stream of Anthropic's API."""
+        yield {"type": "message_start", "message": self.message(row, text="")}
+        block = {"type": "text", "text": ""}
+        yield {"type": "content_block_start", "index": 0, "content_block": block}
+        for index, word in enumerate(iter(row.out.get, END)):
+            delta = {"type": "text_delta", "text": f"{' ' if index else ''}{word}"}
+            yield {"type": "content_block_delta", "index": 0, "delta": delta}
+        yield {"type": "content_block_stop", "index": 0}
+        delta = {"stop_reason": self.stop_reason(row), "stop_sequence": None}
+        usage = {"output_tokens": len(row.words)}
+        yield {"type": "message_delta", "delta": delta, "usage": usage}
+        yield {"type": "message_stop"}
+
+
+def from_messages(body):
+    """The fields of OpenAI's API for those of Anthropic's."""
+    system = [{"role": "system", "content": body["system"]}] if "system" in body else []
+    stops = {"stop": body["stop_sequences"]} if "stop_sequences" in body else {}
+    return {**body, **stops, "messages": [*system, *body["messages"]]}
+
 
 class Accepting(ThreadingHTTPServer):
     request_queue_size = 1024
@@ -229,13 +270,21 @@ class Handler(BaseHTTPRequestHandler):
             body = json.loads(text.decode())
         except ValueError as error:
             return self.answer(400, {"error": str(error)})
+        if isinstance(body, dict) and "max_completion_tokens" in body:
+            body["max_tokens"] = body.pop("max_completion_tokens")
         if refused := self.server_of.check(body):
             return self.refuse(*refused)
+        if self.path not in self.server_of.paths:
+            return self.refuse(404, "no such path")
+        if self.path == "/v1/messages":
+            body = from_messages(body)
         stop = (body.get("stop") or [""])[0].split()
         prompt = " ".join(f"{m['role'][0]}: {m['content']}" for m in body["messages"])
         row = Row(prompt, body["max_tokens"], stop)
         row.model, row.schema = body["model"], "response_format" in body
         self.server_of.submit(row)
+        if self.path == "/v1/messages":
+            return self.message(row, streamed=body.get("stream"))
         if not body.get("stream"):
             return self.answer(200, self.server_of.whole(row))
         self.send_response(200)
@@ -243,7 +292,22 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         try:
             self.server_of.streamed(row, self.write)
-            self.wfile.write(b"data: [DONE]\n\n")
+            self.wfile.write(self.server_of.done)
+        except OSError:
+            row.gone = True
+        return None
+
+    def message(self, row, *, streamed):
+        """Answer as Anthropic's API does."""
+        if not streamed:
+            return self.answer(200, self.server_of.message(row))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        try:
+            for event in self.server_of.events(row):
+                self.wfile.write(f"event: {event['type']}\n".encode())
+                self.write(event)
         except OSError:
             row.gone = True
         return None
@@ -262,10 +326,88 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", self.kind)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
-        self.wfile.write(text.encode())
+        self.wfile.write(text.encode() + self.server_of.more)
 
 
 socketserver.TCPServer.allow_reuse_address = True
+
+
+class Small(Served):
+    """A right server with four slots and one model, which refuses what it does not have."""
+
+    slots, models = 4, ("small",)
+    lacks = ("logprobs", "top_logprobs", "response_format", "stream_options")
+
+    def check(self, body):
+        if isinstance(body, dict) and (found := [name for name in self.lacks if name in body]):
+            return 400, f"{found[0]} is not supported here"
+        return super().check(body)
+
+
+class WithoutMessages(Served):
+    """A right server that has chats alone."""
+
+    paths = ("/v1/chat/completions",)
+
+
+class WithoutStop(Small):
+    """A right server that has no stop strings either."""
+
+    lacks = (*Small.lacks, "stop")
+
+
+class SaysNoLogprobs(Served):
+    """A right server that ignores logprobs."""
+
+    models = ("small",)
+
+    def choice(self, word, reason, kind):
+        return {**super().choice(word, reason, kind), "logprobs": None}
+
+    def streamed(self, row, write):
+        def bare(chunk):
+            write({**chunk, "choices": [{**c, "logprobs": None} for c in chunk["choices"]]})
+
+        super().streamed(row, bare)
+
+    def whole(self, row):
+        made = super().whole(row)
+        made["choices"][0]["logprobs"] = None
+        return made
+
+
+class EndsByItself(Served):
+    """A right server whose answers end by themselves, some of them early."""
+
+    models = ("small",)
+
+    def advance(self, row):
+        super().advance(row)
+        digest = hashlib.sha256(f"{row.prompt} {len(row.words)}".encode()).digest()
+        if row.reason is None and len(row.words) > 3 and digest[0] < 16:
+            row.reason = "stop"
+            row.out.put(END)
+
+
+class EndsSoon(EndsByItself):
+    """All answers end after five words."""
+
+    def advance(self, row):
+        Served.advance(self, row)
+        if row.reason is None and len(row.words) > 4:
+            row.reason = "stop"
+            row.out.put(END)
+
+
+class OneAtATime(Served):
+    """A right server with one slot."""
+
+    slots, models = 1, ("small",)
+
+
+RIGHT = [
+    kind for kind in list(globals().values()) if isinstance(kind, type) and issubclass(kind, Served)
+]
 
 
 class DropsLastToken(Served):
@@ -566,6 +708,25 @@ class CutsCharacters(Served):
         super().streamed(row, cut)
 
 
+class SaysTurnEnded(Served):
+    """In Anthropic's API an answer at its limit is said to have ended by itself."""
+
+    def stop_reason(self, row):
+        return "end_turn"
+
+
+class SendsMore(Served):
+    """An answer in one piece is longer than its headers say."""
+
+    more = b"}"
+
+
+class SaysNoDone(Served):
+    """A stream lacks the event at its end."""
+
+    done = b""
+
+
 class LosesSlots(Served):
     """After many requests most slots are gone."""
 
@@ -580,5 +741,5 @@ class LosesSlots(Served):
 WRONG = [
     kind
     for kind in list(globals().values())
-    if isinstance(kind, type) and issubclass(kind, Served) and kind is not Served
+    if isinstance(kind, type) and issubclass(kind, Served) and kind not in RIGHT
 ]

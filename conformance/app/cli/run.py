@@ -41,7 +41,7 @@ _GROUPS = {
     "A real checkpoint": (
         *("--model", "--prompts", "--golden", "--cache-dir", "--trust-remote-code", "--force"),
     ),
-    "A running server": ("--url", "--remote", "--requests"),
+    "A running server": ("--url", "--remote", "--requests", "--not-offered"),
     "Machine": ("--timeout", "--memory", "--devices", "--cluster"),
 }
 

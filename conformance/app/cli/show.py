@@ -161,6 +161,11 @@ def _engine_of(what: str | None) -> tuple[str, ...]:
     return (what.partition("/")[0],) if what and "/" in what else ()
 
 
+def _engine_of(what: str | None) -> tuple[str, ...]:
+    """The engine of a case id; none for anything else."""
+    return (what.partition("/")[0],) if what is not None and "/" in what else ()
+
+
 def _show_installed(
     registry: Registry,
     what: str | None,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from conformance.checks.expectations.entries import Defect, Refusal, code_of, has, matches
-from conformance.core.missing_library import lacking
+from conformance.core.excused import excused
 from conformance.core.verdict import CaseResult, Finding, Verdict
 from conformance.scenarios.workloads import is_workload
 
@@ -35,7 +35,7 @@ class Expectations:
         A case that breaks a rule is unexpected, and the rule is added to its evidence. Each finding
         that an entry allows gets its id.
         """
-        if lacking(result.verdict, result.evidence):
+        if excused(result.verdict, result.evidence):
             return msgspec.structs.replace(result, expected=True, known=None)
         if result.mended is not None and result.mended.alone:
             names = ", ".join(result.mended.defects)
@@ -99,7 +99,7 @@ class Expectations:
 
     def _concerning(self, result: CaseResult) -> tuple[Defect, ...]:
         """The entries whose defects the case may show."""
-        if self._refusal(result) or lacking(result.verdict, result.evidence):
+        if self._refusal(result) or excused(result.verdict, result.evidence):
             return ()
         concerned = [e for e in self._about(result)[0] if e.concerns(result)]
         entries = _applicable(result, concerned, refused=self._refused(result))
@@ -303,7 +303,7 @@ def _unrefused(refusal: Refusal, ran: Sequence[CaseResult]) -> list[str]:
         r.family
         for r in could
         if refusal.refused(r)
-        or lacking(r.verdict, r.evidence)
+        or excused(r.verdict, r.evidence)
         or any(f.mended and refusal.words(f) for f in r.evidence)
     }
     return [

@@ -22,8 +22,10 @@ import httpx2
 import openai
 
 from conformance.core.http_clients import async_client
+from conformance.core.real_clients import Client
 from conformance.core.schedule import Request
 from conformance.core.trace import FinishReason
+from conformance.plugins.servers.other_clients import ClientFailedError, pieces
 
 # The longest time for a single answer, including its wait for other requests.
 ANSWER_SECONDS = 300.0
@@ -36,13 +38,14 @@ _LONGEST = 300  # characters of a server's error message
 class Question:
     """A request as it is sent: the fields of the API, and the name that identifies its answer.
 
-    ``unread``: its answer is never read.
+    ``unread``: its answer is never read. ``client`` sends it.
     """
 
     name: str
     body: dict[str, Any]
     chat: bool = True
     unread: bool = False
+    client: Client = Client.OPENAI
 
     @property
     def streamed(self) -> bool:
@@ -149,6 +152,11 @@ class Came:
     error: str = ""
     on_its_way: bool = False
 
+    @property
+    def refused(self) -> bool:
+        """Whether the server refused the request as a client's mistake."""
+        return self.error.startswith("HTTP 4")
+
 
 class Asking:
     """Sends questions and collects their answers; ``close`` ends its thread."""
@@ -231,6 +239,8 @@ class Asking:
         try:
             if question.unread:
                 await self._unread(question)
+            elif question.client is not Client.OPENAI:
+                await self._by_another(question, answer, put)
             elif question.streamed:
                 await self._streamed(question, answer, put)
             else:
@@ -238,6 +248,8 @@ class Asking:
         except (openai.OpenAIError, httpx2.HTTPError) as raised:
             error = described(raised)
             on_its_way = not isinstance(raised, openai.APIStatusError)
+        except ClientFailedError as raised:
+            error, on_its_way = str(raised), not str(raised).startswith("HTTP")
         except BrokenOffError as raised:
             error, on_its_way = f"the stream broke off: {raised}", True
         except (ValueError, TypeError, AttributeError, KeyError, IndexError) as raised:
@@ -254,6 +266,20 @@ class Asking:
             client.stream("POST", f"{self._url}/v1/{path}", json=question.sent),
         ):
             await asyncio.Event().wait()
+
+    async def _by_another(
+        self, question: Question, answer: Answer, put: Callable[[Came], Any]
+    ) -> None:
+        """Ask with another client than OpenAI's."""
+        async for piece in pieces(question.client, self._url, question.sent, key=self._key):
+            if answer.first is None:
+                answer.at_first = dict(self._pieces)
+            self._pieces[question.name] += 1
+            answer.ids |= {piece.id} - {""}
+            answer.usage = dict(piece.usage) or answer.usage
+            answer.add(piece, piece.text)
+            put(Came(question.name, answer))
+        answer.ids = answer.ids or {question.client}  # not all clients pass on what a server sends
 
     async def _sent(self, question: Question) -> Any:
         body = question.sent

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from conformance.core.real_clients import Client
 from conformance.core.schedule import Request
 from conformance.core.token_choice import OF_SERVER, Sampler
 from conformance.plugins.servers.asking import Question
@@ -63,7 +64,8 @@ def question(
         body |= processor.args
     body |= further(request)
     unread = asked is not None and asked.unread
-    return Question(request.request_id, body, chat=chat, unread=unread)
+    client = asked.client if asked is not None else Client.OPENAI
+    return Question(request.request_id, body, chat=chat, unread=unread, client=client)
 
 
 def sampled(sampler: Sampler) -> dict[str, Any]:

@@ -6,23 +6,25 @@ token is a text. The effect of rounding on logprobs cannot be measured; the usua
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any, ClassVar
 
-import httpx2
+import msgspec
 import numpy as np
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.errors import ModelError, Unsupported
+from conformance.core.errors import ModelError, NotOffered, Unsupported
 from conformance.core.family import Facts, Family
 from conformance.core.forward_calls import ForwardCall
-from conformance.core.http_clients import RefusedAnswerError, get
+from conformance.core.http_clients import models
 from conformance.core.library import Coverage, Library, Solo
-from conformance.core.named_server import NamedServer, named
-from conformance.core.schedule import Asked, Request
+from conformance.core.named_server import OFFERED, NamedServer, named
+from conformance.core.origin import Origin
+from conformance.core.real_clients import Client
+from conformance.core.schedule import Asked, Request, Schedule, Stage
 from conformance.core.trace import FinishReason, Stream
 from conformance.plugins.servers.asking import Answer, Asking, Question, Tokens
 from conformance.plugins.servers.fields import question
@@ -54,12 +56,22 @@ END = VOCABULARY - 1
 """Replaces each missing token of an answer that ended before its limit."""
 _TOP = 5
 _SECONDS = 120.0
-_LONGEST = 300  # characters of a server's names
+_LOGPROBS = {"logprobs": True}
+_TOP_LOGPROBS = {**_LOGPROBS, "top_logprobs": _TOP}
+_USAGE = {"stream_options": {"include_usage": True}}
 
 
 @dataclass
 class Remote:
-    """The server, the known texts of tokens, the number of requests made, and the answers."""
+    """The server, and what is known of it.
+
+    Attributes:
+        texts: the known texts of tokens, with their numbers.
+        made: the number of requests made.
+        tables: logprobs of answers alone, by prompt and length.
+        ends: how many tokens each answer has that ended by itself alone, by prompt.
+        refused: why the server does not take each field that was tried, alone.
+    """
 
     server: NamedServer
     model: str
@@ -67,6 +79,8 @@ class Remote:
     texts: dict[str, int] = field(default_factory=lambda: {w: i for i, w in enumerate(WORDS)})
     made: int = 0
     tables: dict[Any, Any] = field(default_factory=dict)
+    ends: dict[Any, int] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
 
     def token(self, text: str) -> int:
         """The number of a token's text.
@@ -83,13 +97,16 @@ class Remote:
         """The server's name for its model, or for another of its models.
 
         Raises:
-            Unsupported: the server has no other model.
+            NotOffered: the server names no other model.
         """
         if not other:
             return self.model
-        others = [name for name in models(self.server.url) if name != self.model]
+        try:
+            others = [name for name in models(self.server.url) if name != self.model]
+        except ModelError as error:
+            raise NotOffered(str(error)) from error
         if len(others) < other:
-            raise Unsupported(f"/v1/models names no model beside {self.model}: not supported")
+            raise NotOffered(f"/v1/models names no model beside {self.model}")
         return others[other - 1]
 
     def text(self, tokens: Sequence[int]) -> str:
@@ -103,14 +120,75 @@ class Remote:
         Raises:
             Unsupported: the user's limit of requests is reached.
         """
+        self._count()
+        name = self.model_name(request.asked.other if request.asked is not None else 0)
+        # An answer ended by itself at such a token: it has no text.
+        stop = tuple(s for s in request.stop if END not in s)
+        plain = msgspec.structs.replace(request, stop=stop)
+        made = question(plain, name, self.text, streamed=streamed, **self._logprobs())
+        if streamed and self.refused["stream_options"]:
+            made.body.pop("stream_options")
+        return replace(made, unread=False)  # its client reads every answer
+
+    def _count(self) -> None:
+        """Count a request.
+
+        Raises:
+            Unsupported: the user's limit of requests is reached.
+        """
         self.made += 1
         if self.server.most is not None and self.made > self.server.most:
             raise Unsupported(f"more than {self.server.most:,} requests (--requests)")
-        name = self.model_name(request.asked.other if request.asked is not None else 0)
-        made = question(
-            request, name, self.text, streamed=streamed, logprobs=True, top_logprobs=_TOP
-        )
-        return replace(made, unread=False)  # its client reads every answer
+
+    def _logprobs(self) -> dict[str, Any]:
+        """The fields for logprobs, as far as the server takes them."""
+        if self.refused["logprobs"]:
+            return {}
+        return _LOGPROBS if self.refused["top_logprobs"] else _TOP_LOGPROBS
+
+    def look(self) -> None:
+        """Find out which of the fields that every request has the server takes."""
+        self.refuses("stream_options", _USAGE, streamed=True)
+        self.refuses("logprobs", _LOGPROBS)
+        self.refuses("top_logprobs", _TOP_LOGPROBS)
+
+    def require(self, request: Request) -> None:
+        """Ask for each further field of a request alone, once.
+
+        Raises:
+            NotOffered: the server does not take it.
+        """
+        fields = dict(request.asked.fields) if request.asked is not None else {}
+        if stop := [s for s in request.stop if END not in s]:
+            fields["stop"] = [self.text(stop[0])]
+        for name, value in fields.items():
+            if why := self.refuses(name, {name: value}):
+                raise NotOffered(f"{name}: {why}")
+        client = request.asked.client if request.asked is not None else Client.OPENAI
+        if client is not Client.OPENAI and (why := self.refuses(client, {}, client=client)):
+            raise NotOffered(f"requests of the client {client}: {why}")
+
+    def refuses(
+        self,
+        name: str,
+        fields: Mapping[str, Any],
+        *,
+        streamed: bool = False,
+        client: Client = Client.OPENAI,
+    ) -> str:
+        """Why the server does not take a field, in a request alone; empty if it does."""
+        if name not in self.refused:
+            self._count()
+            plain = {"model": self.model, "max_tokens": 1, "temperature": 0.0, "stream": streamed}
+            said = [{"role": "user", "content": WORDS[0]}]
+            asking = Asking(self.server.url)
+            try:
+                body = {**plain, "input": said, **fields}
+                came = asking.ask(Question(name, body, client=client), _SECONDS)
+            finally:
+                asking.close()
+            self.refused[name] = came.error if came.refused else _lacks(name, came.answer)
+        return self.refused[name]
 
     def tokens(self, answer: Answer) -> Tokens:
         """The answer's words, with logprobs if the words are its tokens."""
@@ -118,26 +196,6 @@ class Remote:
         said = [entry.get("logprob") for entry in answer.entries]
         known = said if len(said) == len(words) else [None] * len(words)
         return [(self.token(word), logprob) for word, logprob in zip(words, known, strict=True)]
-
-
-def models(url: str) -> list[str]:
-    """The names of all models that the server has; at least one."""
-    try:
-        found = get(f"{url}/v1/models", _SECONDS)
-        if found.is_redirect:
-            place = found.headers.get("location", "")[:_LONGEST]
-            raise ModelError(f"{url}/v1/models leads to {place}, and redirects are not followed")
-        found.raise_for_status()
-        names = [str(model["id"]) for model in found.json()["data"]]
-        return [names[0], *names[1:]]
-    except (RefusedAnswerError, httpx2.HTTPStatusError) as error:
-        raise ModelError(f"{url}/v1/models: {error}") from error
-    except httpx2.HTTPError as error:
-        raise ModelError(f"{url}/v1/models: no server answers there: {error}") from error
-    except (ValueError, TypeError, KeyError, IndexError) as error:
-        raise ModelError(
-            f"{url}/v1/models names no model ({type(error).__name__}); --model does"
-        ) from error
 
 
 FAMILY = "served"
@@ -164,7 +222,9 @@ class HttpLibrary(Library):
             ModelError: no server answers, or it does not have this API.
         """
         server = named()
-        return Remote(server, server.model or models(server.url)[0], dtype)
+        found = Remote(server, server.model or models(server.url)[0], dtype)
+        found.look()
+        return found
 
     def meter(self, model: Any, *, evaluate: bool = False) -> list[ForwardCall]:  # noqa: ARG002
         """See ``Library.meter``: the server's calls of the model are not visible."""
@@ -192,6 +252,8 @@ class HttpLibrary(Library):
         if came.error:
             raise ModelError(f"{model.server.url}: {came.error}")
         tokens = [token for token, _ in model.tokens(came.answer)][:steps]
+        if len(tokens) < steps:
+            model.ends[request.prompt, system] = len(tokens)
         table = _table(model, came.answer, tokens, steps)
         return Solo(Stream((*tokens, *[END] * (steps - len(tokens))), table), None)
 
@@ -242,6 +304,15 @@ class HttpLibrary(Library):
         return "unknown"
 
 
+def _lacks(name: str, answer: Answer) -> str:
+    """Why an answer shows that a field for logprobs is ignored; empty if it is not."""
+    found = {
+        "logprobs": bool(answer.entries),
+        "top_logprobs": any(entry.get("top_logprobs") for entry in answer.entries),
+    }
+    return "" if found.get(name, True) else "it is ignored: an answer in one piece has none"
+
+
 def _table(model: Remote, answer: Answer, tokens: Sequence[int], steps: int) -> np.ndarray:
     """Logprobs ``[steps, VOCABULARY]``; tokens that the server does not report get ``_FLOOR``."""
     table = np.full((steps, VOCABULARY), _FLOOR, np.float32)
@@ -262,14 +333,34 @@ class HttpEngine(ServedEngine):
     name: ClassVar[str] = "http"
     library: ClassVar[str] = "http"
     elsewhere: ClassVar[bool] = True
-    capabilities: ClassVar[frozenset[Capability]] = SERVED | {
-        Capability.CANCEL,
-        Capability.MODELS,
-        Capability.PROBES,
-        Capability.SCHEMAS,
-        Capability.SLOTS,
-        Capability.STOP,
-    }
+    capabilities: ClassVar[frozenset[Capability]] = SERVED | {*map(Capability, OFFERED)}
+    refusal: ClassVar[type[Unsupported]] = NotOffered
+
+    @classmethod
+    def not_offered(cls) -> frozenset[Capability]:
+        """See ``Engine.not_offered``: what the server's user says."""
+        return frozenset(map(Capability, named().not_offered))
+
+    @classmethod
+    def alone(
+        cls, model: Origin, request: Request, options: EngineOptions
+    ) -> tuple[int, ...] | None:
+        """See ``Engine.alone``; a request's further fields are asked for alone, too."""
+        model.model.require(request)
+        return super().alone(model, request, options)
+
+    @classmethod
+    def unreached(cls, schedule: Schedule, alone: Mapping[str, tuple[int, ...]]) -> str:
+        """See ``Engine.unreached``: answers that end by themselves may end too early."""
+        timed = (*schedule.arrivals, *schedule.removals, *schedule.probes)
+        for when in (one.when for one in timed if one.when.stage is Stage.DECODE):
+            tokens = alone.get(when.request_id or "", ())
+            if END in tokens[: when.count]:
+                return (
+                    f"the answer to {when.request_id!r} ends by itself after "
+                    f"{tokens.index(END)} tokens, and {schedule.name!r} needs {when.count}"
+                )
+        return ""
 
     def connect(self) -> str:
         """See ``ServedEngine.connect``."""
@@ -290,9 +381,16 @@ class HttpEngine(ServedEngine):
 
     def whole(self, request: Request, found: Tokens, answer: Answer) -> tuple[Tokens, FinishReason]:
         """See ``ServedEngine.whole``: an answer may end by itself, alone as in a batch."""
-        if request.stop or (request.asked is not None and request.asked.schema):
+        system = request.asked.system if request.asked is not None else 0
+        end = self._remote.ends.get((request.prompt, system))
+        schema = request.asked is not None and request.asked.schema
+        if schema or (request.stop and (end is None or len(found) < end)):
             return super().whole(request, found, answer)
+        if sequence := next((s for s in request.stop if END in s), ()):
+            return [*found, *[(END, None)] * sequence.count(END)], FinishReason.STOP
         missing = request.max_tokens - len(found)
+        if missing <= 0:  # each word has a token or more: it is the limit that ended it
+            return found, FinishReason.STOP
         return [*found, *[(END, None)] * missing], FinishReason.LENGTH
 
     def counts(self, request: Request, count: int) -> tuple[int | None, int | None]:  # noqa: ARG002

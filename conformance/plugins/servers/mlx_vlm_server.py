@@ -43,6 +43,7 @@ class MlxVlmServer(ManagedEngine):
         Capability.COUNTED,
         Capability.MARKERS,
         Capability.MEDIA,
+        Capability.MESSAGES,
         Capability.MODELS,
         Capability.PIECES,
         Capability.PREFIX_CACHING,

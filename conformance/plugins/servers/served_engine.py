@@ -158,11 +158,13 @@ def ask_alone(
     try:
         came = engine.asking.ask(engine.question(request, streamed=False), engine.patience)
         if came.error and schema:
-            raise Unsupported(f"response_format is refused: {came.error}; not supported")
+            raise kind.refusal(f"response_format is refused: {came.error}; not supported")
+        if came.refused and kind.elsewhere and request.asked is not None and request.asked.other:
+            raise kind.refusal(f"another model is refused: {came.error}")
         if came.error:
             raise engine.failed(f"request {request.request_id!r}: {came.error}")
         if schema and not fits_schema(came.answer.text):
-            raise Unsupported(
+            raise kind.refusal(
                 f"response_format is ignored: {came.answer.text[:60]!r} is not of the schema; not "
                 "supported"
             )
@@ -182,6 +184,7 @@ class ServedEngine(Engine):
     """The common part of all servers; a subclass defines the address and the requests."""
 
     patience: ClassVar[float] = PATIENCE_SECONDS
+    refusal: ClassVar[type[Unsupported]] = Unsupported  # raised for what a server lacks
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
         self._given, self._options = model, options
@@ -193,14 +196,17 @@ class ServedEngine(Engine):
         self._left: dict[str, Left] = {}
         self._answers: dict[str, Answer] = {}
         self._looked_at = 0
-        self._own = (BUSY,) if options.busy else ()
+        # Requests may wait for all that came before them.
+        self._in_turn = Capability.LATE_JOIN in self.not_offered()
+        busy = options.busy and not self._in_turn
+        self._own = (BUSY,) if busy else ()
         self._hung = self._provoked = False
         self._look = Look()
         self.url = self.connect()
         self._asking = Asking(self.url)
         self._incoming = Incoming(self._asking)
         try:
-            if options.busy:
+            if busy:
                 self._begin_busy()
             self._look.memory = self.memory()
         except BaseException:
@@ -272,13 +278,15 @@ class ServedEngine(Engine):
 
     def insert(self, submissions: Sequence[Submission]) -> None:
         """Send all requests at once."""
+        # A request that finds no free slot waits for one.
+        room = self._room(len(submissions))
         for submission in submissions:
             request = submission.request
             name = request.request_id
             self._requests[name], self._stages[name] = request, Stage.QUEUED
             self._emitted[name] = 0
             decoding = (o for o, stage in self._stages.items() if stage is Stage.DECODE)
-            self._found_at_work[name] = (*decoding, *self._own)
+            self._found_at_work[name] = (*decoding, *self._own) if room else ()
             self._asking.send(self.ask(request))
 
     def remove(self, request_ids: Sequence[str]) -> None:
@@ -424,11 +432,19 @@ class ServedEngine(Engine):
     def _waited(self, name: str, answer: Answer) -> list[Claim]:
         """Claims about a request's wait for answers at work, if there was a slot for it."""
         found = self._found_at_work.pop(name)
-        room = len(self._open()) + len(self._own) <= self._options.completion_batch_size
-        if not room or only_the_server(self._requests[name]):  # another model has its own batch
+        if not self._room() or only_the_server(
+            self._requests[name]
+        ):  # another model has its own batch
             return []
         claims = (waited_for(answer, other, self._most(other)) for other in found)
         return [claim for about in claims for claim in about]
+
+    def _room(self, more: int = 0) -> bool:
+        """Whether there are slots for all open requests and ``more``."""
+        if self._in_turn:
+            return False
+        count = len(self._open()) + len(self._own) + more
+        return count <= self._options.completion_batch_size
 
     def _most(self, name: str) -> int:
         """The number of tokens of an answer that runs to its limit."""

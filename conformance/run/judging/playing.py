@@ -14,6 +14,7 @@ from conformance.checks import Play
 from conformance.checks.forced import measure
 from conformance.checks.stability import same_bits
 from conformance.core.engine import Capability, Engine
+from conformance.core.errors import NotOffered
 from conformance.core.failures import failure_of
 from conformance.core.numerics import Envelope
 from conformance.core.rounds import Hints, hints_of
@@ -87,6 +88,8 @@ def play_schedule(
     own, want = _wanted(subject, engine, single)
     noise = _Noise(subject, single, own)
     forced = {name: stream.tokens for name, stream in want.items()}
+    if why := engine.unreached(schedule, forced):
+        raise NotOffered(why)
     # Which drafts are accepted depends on the model's own tokens, so these runs are never forced.
     drafting = schedule.options.drafting is not None
     hints = {name: hints_of(stream, subject.family.tokens) for name, stream in want.items()}

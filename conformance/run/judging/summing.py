@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from conformance.core.missing_library import lacking
+from conformance.core.excused import excused
 from conformance.core.verdict import MOST_FINDINGS, CaseId, CaseResult, Finding
 from conformance.run.judging.judge import Outcome
 
@@ -39,7 +39,7 @@ def result_of(
         dtype=case.dtype,
         seed=case.seed,
         verdict=verdict,
-        expected=verdict.good or bool(lacking(verdict, findings)),
+        expected=verdict.good or excused(verdict, findings),
         max_abs_diff=numbers.difference if numbers else None,
         noise=numbers.noise if numbers else None,
         ratio=numbers.ratio if numbers else None,

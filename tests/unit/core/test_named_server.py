@@ -2,14 +2,14 @@
 
 import pytest
 
+from conformance.core.engine import Capability
 from conformance.core.errors import ConformanceError
-from conformance.core.named_server import MOST_REQUESTS, NamedServer, named, use
+from conformance.core.named_server import MOST_REQUESTS, OFFERED, NamedServer, named, options, use
 
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch):
-    for name in ("CONFORMANCE_URL", "CONFORMANCE_SERVED_MODEL", "CONFORMANCE_REQUESTS"):
-        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("CONFORMANCE_SERVER", "")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "127.8.0.1"])
@@ -36,3 +36,35 @@ def test_what_is_no_url_is_one_sentence(url):
 def test_without_a_url_the_option_is_named():
     with pytest.raises(ConformanceError, match="add --url"):
         named()
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, ()),
+        ({"model": "a b"}, ("--model", "a b")),
+        ({"most": 7}, ("--requests", "7")),
+        (
+            {"not_offered": ("stop", "models")},
+            ("--not-offered", "models,stop"),
+        ),
+    ],
+)
+def test_a_rerun_asks_the_same_server_in_the_same_way(given, wanted):
+    use("http://127.0.0.1:80", **given)
+    assert options() == ("--url", "http://127.0.0.1:80", *wanted)
+
+
+def test_a_rerun_on_another_machine_has_leave_and_its_bound():
+    use("https://example.org", remote=True)
+    assert options() == ("--url", "https://example.org", "--remote")
+    use("https://example.org", remote=True, most=5)
+    assert options() == ("--url", "https://example.org", "--remote", "--requests", "5")
+
+
+def test_without_a_server_a_rerun_names_none():
+    assert options() == ()
+
+
+def test_what_a_server_may_lack_are_capabilities():
+    assert set(OFFERED) <= set(Capability)

@@ -8,10 +8,10 @@ from miniatures.answering import Leads, Packs
 from miniatures.served import CutsStreams, Garbles, Served
 
 from conformance.core.errors import ModelError
+from conformance.core.http_clients import models
 from conformance.core.schedule import Request
 from conformance.core.trace import FinishReason
 from conformance.plugins.servers.asking import Answer, Asking, Question, reason_of, stopped_at
-from conformance.plugins.servers.http import models
 
 
 def question(name="a", *, stream=True, **more):

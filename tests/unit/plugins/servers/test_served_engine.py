@@ -1,5 +1,8 @@
 """Each thing that a server can do wrong is found; a right server is exact in every scenario."""
 
+import re
+import time
+
 import msgspec
 import psutil
 import pytest
@@ -7,9 +10,12 @@ from miniatures import proxy, served
 from miniatures.served import Served
 
 from conformance.core import named_server
-from conformance.core.errors import Unsupported
+from conformance.core.errors import NotOffered
+from conformance.core.excused import excused
 from conformance.core.phases import Phases
+from conformance.core.real_clients import Client
 from conformance.core.verdict import Verdict
+from conformance.plugins.servers.asking import Asking, Question
 from conformance.plugins.servers.http import HttpEngine, HttpLibrary, served_family
 from conformance.reference.subject import Subject
 from conformance.run.judging.judge import brief_for, judge_batched
@@ -22,14 +28,13 @@ PLAYED = [name for name, s in SCENARIOS.items() if s.needs <= HttpEngine.capabil
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     monkeypatch.setattr(HttpEngine, "patience", 3.0)
-    for name in ("CONFORMANCE_URL", "CONFORMANCE_SERVED_MODEL", "CONFORMANCE_REQUESTS"):
-        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("CONFORMANCE_SERVER", "")
 
 
-def outcome(kind, name, *schedules, most=None):
+def outcome(kind, name, *schedules, most=None, not_offered=()):
     """What comes of a scenario, or of some of its schedules, on a server of that kind."""
     with kind() as server:
-        named_server.use(server.url, most=most)
+        named_server.use(server.url, most=most, not_offered=not_offered)
         family = served_family()
         subject = Subject.load(HttpLibrary(), family, dtype="float32", seed=0, phases=Phases())
         scenario = SCENARIOS[name]
@@ -60,17 +65,99 @@ class RefusesSchemas(Served):
         return (400, "no schemas here") if "response_format" in body else super().check(body)
 
 
+class RefusesOther(Served):
+    def check(self, body):
+        return (404, "not loaded") if body.get("model") == "other" else super().check(body)
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "reason"),
     [
         (OneModel, "served_models", "names no model beside small"),
         (NoSchemas, "served_schemas", "response_format is ignored: '"),
         (RefusesSchemas, "served_schemas", "response_format is refused: HTTP 400"),
+        (RefusesOther, "served_models", "another model is refused: HTTP 404"),
+        (served.WithoutStop, "served_stops", "stop: HTTP 400: .*stop is not supported here"),
     ],
 )
-def test_what_a_server_does_not_offer_is_unsupported(kind, name, reason):
-    with pytest.raises(Unsupported, match=reason):
+def test_what_a_server_does_not_offer_is_no_failure(kind, name, reason):
+    with pytest.raises(NotOffered, match=reason):
         outcome(kind, name)
+
+
+CLIENTS = [client for client in Client if client is not Client.OPENAI]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_right_server_is_exact_with_each_client(client):
+    if not client.installed:
+        pytest.skip(f"{client} is in the extra clients")
+    found = outcome(Served, "served_together", f"by_{client}")
+    assert found.verdict is Verdict.EXACT, found.findings
+
+
+def test_a_server_without_messages_offers_nothing_to_anthropic():
+    pytest.importorskip("anthropic")
+    with pytest.raises(NotOffered, match="requests of the client anthropic: HTTP 404"):
+        outcome(served.WithoutMessages, "served_together", "by_anthropic")
+
+
+@pytest.mark.parametrize("kind", [served.Small, served.SaysNoLogprobs])
+def test_a_field_that_is_not_offered_leaves_the_rest_to_be_judged(kind):
+    found = outcome(kind, "served_alone")
+    verdicts = {schedule.name: schedule.verdict for schedule in found.schedules}
+    assert verdicts == {"alone": Verdict.EXACT, "fields": Verdict.UNSUPPORTED}
+    assert excused(found.verdict, found.findings)
+
+
+@pytest.mark.parametrize("name", ["served_together", "served_stops", "served_systems"])
+@pytest.mark.parametrize("kind", [served.Small, served.EndsByItself, served.EndsSoon])
+def test_a_small_right_server_is_exact(kind, name):
+    found = outcome(kind, name)
+    assert found.verdict is Verdict.EXACT, found.findings
+
+
+def test_answers_that_end_early_are_no_failure():
+    found = outcome(served.EndsSoon, "served_leaves")
+    assert excused(found.verdict, found.findings), found.findings
+    assert any("ends by itself after 5 tokens" in f.what for f in found.findings)
+
+
+def test_a_server_with_few_slots_need_not_answer_more_at_once(monkeypatch):
+    monkeypatch.setattr(HttpEngine, "patience", 60.0)
+    monkeypatch.setattr(served.Small, "slots", 3)
+    found = outcome(served.Small, "served_together")
+    assert found.verdict is Verdict.EXACT, found.findings
+    (witness,) = found.witnesses  # one of three slots has the engine's own request, for a while
+    assert re.match("the server answers at most [23] requests at once", witness.excused)
+
+
+def test_a_server_that_answers_one_at_a_time_proves_nothing_until_its_user_says_so(monkeypatch):
+    monkeypatch.setattr(HttpEngine, "patience", 60.0)
+    found = outcome(served.OneAtATime, "served_together", "ragged")
+    assert not found.verdict.good
+    found = outcome(served.OneAtATime, "served_together", "ragged", not_offered=("late_join",))
+    assert found.verdict is Verdict.EXACT, found.findings
+
+
+def test_requests_do_not_wait_in_the_client(monkeypatch):
+    """More than an HTTP client's usual 100 connections: all are at the server at once."""
+    monkeypatch.setattr(Served, "tick", 60.0)
+    with Served() as server:
+        asking, most = Asking(server.url), 0
+        try:
+            for index in range(120):
+                messages = [{"role": "user", "content": f"w{index}"}]
+                asking.send(
+                    Question(f"r{index}", {"model": "small", "input": messages, "max_tokens": 2})
+                )
+            end = time.monotonic() + 60
+            while most < 120 and time.monotonic() < end:
+                most = len(server.rows) + len(server.waiting)
+                time.sleep(0.05)
+        finally:
+            asking.close()
+    assert most == 120
 
 
 # Where each is found, and as what.
@@ -108,6 +195,9 @@ FOUND = {
     served.KeepsMemory: (("served_flood",), "memory that the server kept"),
     served.SaysInFlight: (("served_alone",), "requests in flight"),
     served.CutsCharacters: (("served_together", "ragged"), "word|the text of a stream"),
+    served.SaysTurnEnded: (("served_together", "by_anthropic"), "finish"),
+    served.SendsMore: (("served_together", "by_raw"), "longer than its Content-Length"),
+    served.SaysNoDone: (("served_together", "by_raw"), "it has no [DONE]"),
     served.LosesSlots: (("served_flood",), "half of the slots at work again"),
 }
 SLOTS = {served.NoticesNobodyLeft: 2, served.KeepsSlot: 2, served.LosesWhoWaits: 1}
@@ -119,6 +209,8 @@ def test_each_wrong_server_is_tried():
 
 @pytest.mark.parametrize("kind", served.WRONG, ids=lambda kind: kind.__name__)
 def test_a_wrong_server_is_found(kind, monkeypatch):
+    if kind is served.SaysTurnEnded:
+        pytest.importorskip("anthropic")
     if kind in SLOTS:
         monkeypatch.setattr(kind, "slots", SLOTS[kind])
     if kind in {served.NoticesNobodyLeft, served.StarvesWhoJoins}:
