@@ -77,19 +77,6 @@ def use(
     return server
 
 
-def options() -> tuple[str, ...]:
-    """The options that name the server, for commands that ask it again; empty if there is none."""
-    if not os.environ.get(_URL):
-        return ()
-    server = named()
-    found = ["--url", server.url, *(["--model", server.model] if server.model else [])]
-    local = _is_local(urlsplit(server.url).hostname or "")
-    found += [] if local else ["--remote"]
-    if server.most != (None if local else MOST_REQUESTS):
-        found += ["--requests", str(server.most)]
-    return tuple(found)
-
-
 def named() -> NamedServer:
     """The server that the user named.
 

@@ -157,11 +157,6 @@ def command(
 
 
 def _engine_of(what: str | None) -> tuple[str, ...]:
-    """The engine that a case id names."""
-    return (what.partition("/")[0],) if what and "/" in what else ()
-
-
-def _engine_of(what: str | None) -> tuple[str, ...]:
     """The engine of a case id; none for anything else."""
     return (what.partition("/")[0],) if what is not None and "/" in what else ()
 
