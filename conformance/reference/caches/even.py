@@ -62,6 +62,7 @@ def numbers(cache: Any) -> tuple[Hashable, ...]:
 
 def _used(cache: Any, array: mx.array) -> mx.array:
     """``array`` without its spare part, whose size depends on the pieces of the prompt."""
-    if isinstance(cache, kinds("KVCache", "ChunkedKVCache")):
+    plain: Any = kinds("KVCache", "ChunkedKVCache")
+    if isinstance(cache, plain):
         return array[..., : cache.offset - getattr(cache, "start_position", 0), :]
     return array
