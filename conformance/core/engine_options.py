@@ -34,12 +34,15 @@ class Drafting(msgspec.Struct, frozen=True, omit_defaults=True):
             later. Empty: the drafter's own drafts.
         compared: the drafter's own tokens are compared with those that it proposes for each row
             alone, whatever is verified instead.
+        likely: each draft begins with the model's likeliest token, where the engine can edit the
+            drafter's own drafts: so that rows which draw at random often accept it.
     """
 
     kind: str
     block_size: int | None = None
     right: tuple[int, ...] = ()
     compared: bool = False
+    likely: bool = False
 
 
 class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):

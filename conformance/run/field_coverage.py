@@ -27,10 +27,13 @@ from conformance.core.family import Family
 from conformance.core.phases import Phases
 from conformance.core.representatives import representatives
 from conformance.core.schedule import Request, Schedule, Stage
+from conformance.core.tier_names import DEFAULT
 from conformance.core.trace import Stream
 from conformance.reference.subject import Subject
 from conformance.run.judging.judge import brief_for
+from conformance.run.largest_values import LargestValues
 from conformance.run.registry import Registry
+from conformance.run.tiers import tier
 
 REVIEWED_FILE = "field_coverage.toml"
 KNOWN_FILE = "accepted_fields.json"
@@ -87,14 +90,22 @@ def reviewed_entries() -> tuple[Reviewed, ...]:
 # The table ---------------------------------------------------------------------------------------
 
 
-def covered(registry: Registry, engines: Sequence[str]) -> tuple[FieldState, ...]:
-    """The state of each field that these engines' libraries accept."""
+def covered(
+    registry: Registry, engines: Sequence[str], largest: LargestValues | None = None
+) -> tuple[FieldState, ...]:
+    """The state of each field that these engines' libraries accept.
+
+    Args:
+        largest: collects the largest values of those schedules that the default tier runs.
+    """
     entries = reviewed_entries()
     return tuple(
         state
         for name in engines
         if (accepted := registry.engines[name].accepted())
-        for state in states_of(name, accepted, settings(registry, registry.engines[name]), entries)
+        for state in states_of(
+            name, accepted, settings(registry, registry.engines[name], largest), entries
+        )
     )
 
 
@@ -138,13 +149,17 @@ def states_of(
             yield FieldState(engine, place, name, State.REVIEWED if reason else State.GAP, reason)
 
 
-def settings(registry: Registry, engine: type[Engine]) -> dict[tuple[str, str], str]:
+def settings(
+    registry: Registry, engine: type[Engine], largest: LargestValues | None = None
+) -> dict[tuple[str, str], str]:
     """The fields that any schedule sets to two values: where, and which values."""
     found: dict[tuple[str, str], str] = {}
     for family in families_for(registry, engine):
         of_engine: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
         for name, schedule, passed in _played(registry, engine, family):
             where = f"{family.name}/{name}/{schedule.name}"
+            if largest is not None and _by_default(family, name, schedule):
+                largest.add(engine.name, where, schedule)
             for field, values in values_together(schedule, passed).items():
                 found.setdefault(field, f"{where}: {' and '.join(values[:2])}")
             for one in passed if len(schedule.requests) > 1 else ():
@@ -195,7 +210,7 @@ def families_for(registry: Registry, engine: type[Engine]) -> tuple[Family, ...]
     chosen: dict[str, Family] = {}
     features: set[str] = set()
     families = registry.families_of(engine)
-    of_generators = (tables.counted, tables.counted_quantized, tables.costly)
+    of_generators = (tables.counted, tables.counted_quantized, tables.costly, tables.marathon)
     used = (tables.served,) if served else of_generators
     for family in families:
         if any(family.name in table.get(engine.library, ()) for table in used):
@@ -230,6 +245,11 @@ def _played(
             continue
         for schedule in schedules:
             yield scenario.name, schedule, engine.passed(subject.model_for(engine), schedule)
+
+
+def _by_default(family: Family, scenario: str, schedule: Schedule) -> bool:
+    default = tier(DEFAULT)
+    return default.plays(family, scenario) and default.keeps(family, scenario, schedule.name)
 
 
 def _any_stream(family: Family, request: Request) -> Stream:

@@ -52,7 +52,7 @@ def bias(brief: Brief, number: int) -> Processor:
     """
     low, high = brief.tokens
     count = high - low
-    parts = 16 if number % 2 else 48
+    parts = 16 if number % 2 else max(48, 3 * count // 4)
     liked = {low + (count * part // parts + number) % count for part in range(parts)}
     return Processor("library", {"logit_bias": {str(token): 4.0 for token in sorted(liked)}})
 
@@ -299,7 +299,7 @@ def _compared(brief: Brief) -> list[Schedule]:
     """
     low, high = brief.tokens
     nucleus = {"top_p": 0.6, "xtc_probability": 1.0, "xtc_threshold": 0.5}
-    share = {"min_p": 1.0, "min_tokens_to_keep": 2}
+    share = {"min_p": 1.0, "min_tokens_to_keep": 9}
     least = {"min_p": 0.2}
     special = {"xtc_special_tokens": [*range(low, high, 2)]}
     sometimes = {"xtc_probability": 0.5, "xtc_threshold": 0.02} | special
@@ -309,6 +309,7 @@ def _compared(brief: Brief) -> list[Schedule]:
         "share": share,
         "least": least,
         "likeliest": (likeliest := {"top_k": 7}),
+        "likely": {"top_k": min(70, (high - low) // 2)},
         "without_likely": sometimes,
         "chain": {"top_p": 0.95} | least | sometimes | likeliest | {"xtc_threshold": 0.0},
     }

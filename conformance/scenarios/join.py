@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.family import Family
-from conformance.core.schedule import Continuation, Schedule
+from conformance.core.schedule import Continuation, Request, Schedule
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
@@ -45,6 +45,8 @@ _OPTIONS = frozenset(
         Capability.STOP,
     }
 )
+# Segments of one prompt, of a token each.
+_MANY = 35
 # A longer window, of a real checkpoint, would take thousands of steps; its tiny family has a short
 # one.
 LONGEST_WINDOW = 256
@@ -174,12 +176,19 @@ def _prompt_cache(brief: Brief) -> list[Schedule]:
             text_request(brief, "three", MEDIUM, segments=(3, 6, 2), max_tokens=3),
             text_request(brief, "two", LONG, segments=(8, 15), max_tokens=3),
             text_request(brief, "last_alone", SHORT, segments=(4, 1), max_tokens=3),
+            *_of_many_segments(brief),
             text_request(brief, "plain", MEDIUM, variant=1, max_tokens=3),
         ]
         schedules.append(at_once("segments", *pieces, options=IN_PIECES))
     if brief.capabilities >= _OPTIONS:
         schedules.append(_segments_with_options(brief))
     return schedules
+
+
+def _of_many_segments(brief: Brief) -> list[Request]:
+    row = text_request(brief, "many", _MANY, variant=1, segments=(1,) * _MANY, max_tokens=3)
+    fits = brief.longest is None or brief.longest >= _MANY + row.max_tokens
+    return [row] if fits else []
 
 
 def _segments_with_options(brief: Brief) -> Schedule:

@@ -8,18 +8,20 @@ from typing import Any
 
 from conformance.core.errors import ConformanceError
 from conformance.run.field_coverage import State, covered
+from conformance.run.largest_values import PLAIN, WITH, LargestValues
 from conformance.run.registry import Registry
 
 COVERAGE = "coverage"
 
 
 def coverage_lists(registry: Registry, engines: Sequence[str]) -> dict[str, Any]:
-    """Tables by title: the fields of each state, and their numbers by engine and place.
+    """Tables by title: fields of each state, their numbers by place, the largest values played.
 
     Raises:
         ConformanceError: none of the engines says what its library accepts.
     """
-    states = covered(registry, engines)
+    largest = LargestValues()
+    states = covered(registry, engines, largest)
     if not states:
         raise ConformanceError(f"{', '.join(engines)}: no adapter of these says what is accepted")
     whys = {State.SET: "by", State.REVIEWED: "reason", State.GAP: ""}
@@ -38,5 +40,11 @@ def coverage_lists(registry: Registry, engines: Sequence[str]) -> dict[str, Any]
         {"engine": engine, "place": place}
         | {str(state): counts[engine, place, state] for state in State}
         for engine, place in places
+    ]
+    lists["largest values"] = [
+        {"engine": one.engine, "quantity": one.quantity}
+        | {feature: one.values.get(feature) for feature in (PLAIN, *WITH)}
+        | {"by": one.by}
+        for one in largest.table()
     ]
     return lists

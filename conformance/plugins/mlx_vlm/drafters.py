@@ -67,10 +67,19 @@ class DraftEditor:
 
     Args:
         drafter: the result of ``drafter_of``; from now on this object edits its drafts.
+        likeliest: gives the token that the model finds likeliest after each text; needed by drafts
+            that are to begin with it.
     """
 
-    def __init__(self, drafter: Any, drafting: Drafting) -> None:
+    def __init__(
+        self,
+        drafter: Any,
+        drafting: Drafting,
+        likeliest: Callable[[Sequence[Sequence[int]]], list[int]] | None = None,
+    ) -> None:
         self._right = drafting.right
+        self._likeliest = likeliest if drafting.likely else None
+        self._prompts: dict[str, Sequence[int]] = {}
         self._hints: dict[str, Hints | None] = {}
         self._produced: dict[str, list[int]] = {}
         self._batch: list[str] = []
@@ -84,9 +93,10 @@ class DraftEditor:
             if hasattr(drafter, name):
                 setattr(drafter, name, self._editing(getattr(drafter, name)))
 
-    def add(self, request_id: str, hints: Hints | None) -> None:
+    def add(self, request_id: str, hints: Hints | None, prompt: Sequence[int] = ()) -> None:
         """Add a request, with the tokens that it should generate."""
         self._hints[request_id] = hints
+        self._prompts[request_id] = prompt
         self._produced[request_id] = []
 
     def begin_step(self, batch: Sequence[str]) -> None:
@@ -132,13 +142,20 @@ class DraftEditor:
         if not self._next:
             self._round += 1
         drafts = np.array(made)
+        known = []
         for draft, token in zip(drafts, last, strict=True):
             self._made.append((token, tuple(draft.tolist())))
             place = self._find(token)
             if place is not None:
+                known.append((draft, self._batch[place]))
                 self.drafted[self._batch[place]] = len(draft)
                 self._write(draft, place)
-        return mx.array(drafts).astype(made.dtype) if self._right else made
+        if self._likeliest is not None and known:
+            texts = [[*self._prompts[name], *self._produced[name]] for _, name in known]
+            for (draft, _), token in zip(known, self._likeliest(texts), strict=True):
+                draft[0] = token
+        edits = bool(self._right) or self._likeliest is not None
+        return mx.array(drafts).astype(made.dtype) if edits else made
 
     def _find(self, last: int) -> int | None:
         """The next row that ends with ``last``: finished rows may still be in the batch."""

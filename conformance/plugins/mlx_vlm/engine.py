@@ -118,7 +118,7 @@ class MlxVlmEngine(Engine):
             if submission.forced:
                 self._forced[uid] = submission.forced
             if self._draft_editor is not None:
-                self._draft_editor.add(request.request_id, submission.hints)
+                self._draft_editor.add(request.request_id, submission.hints, request.prompt)
 
     def step(self) -> StepOutput:
         """Call ``next()``: a decode step for the decoding rows, then one piece of prefill.
@@ -295,7 +295,8 @@ class MlxVlmEngine(Engine):
     def _draft(self, drafting: Drafting) -> dict[str, Any]:
         """The generator's arguments for a drafter."""
         drafter = drafter_of(self._loaded, drafting.kind).model
-        self._draft_editor = DraftEditor(drafter, drafting)
+        likeliest = self._loaded.likeliest() if drafting.likely else None
+        self._draft_editor = DraftEditor(drafter, drafting, likeliest)
         return {
             "draft_model": drafter,
             "draft_kind": drafting.kind,

@@ -7,9 +7,10 @@ must not reach the next run, so each run starts from ``fresh``.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +71,23 @@ class LoadedModel:
         ids = mx.array(list(tokens), mx.int32)[None]
         logits: mx.array = self.language_model(ids, cache=cache).logits
         return logits[0]
+
+    def likeliest(self) -> Callable[[Sequence[Sequence[int]]], list[int]]:
+        """A function that gives the likeliest token after each text; it does not touch this model.
+
+        Texts are filled up at their end, which no model sees from a token before it.
+        """
+        model = copy.deepcopy(self.language_model)
+
+        def after(texts: Sequence[Sequence[int]]) -> list[int]:
+            longest = max(map(len, texts))
+            ids = mx.array([[*text, *[0] * (longest - len(text))] for text in texts], mx.int32)
+            logits: mx.array = model(ids, cache=make_prompt_cache(model)).logits
+            last = mx.array([len(text) - 1 for text in texts])
+            best: list[int] = mx.argmax(logits[mx.arange(len(texts)), last], axis=-1).tolist()
+            return best
+
+        return after
 
     def fresh(self) -> LoadedModel:
         """Reset every attribute of every module to its value after loading.

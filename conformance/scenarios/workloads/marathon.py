@@ -30,7 +30,8 @@ _ENOUGH = 4096
 # Tokens of the prompt, and of the output, of rows that decode when others join them after so many
 # steps; these have more keys than 1,024, and than 2,048, from where on float16 has no odd numbers.
 _EARLY, _AFTER = ((211, 31), (3, 29)), 9
-_LATE, _PIECES = ((1103, 11), (2100, 19), (29, 17)), EngineOptions(prefill_step_size=512)
+# The longest is prefilled in more than 32 pieces.
+_LATE, _PIECES = ((1103, 11), (2100, 19), (29, 17)), EngineOptions(prefill_step_size=60)
 
 # One row decodes for more than 512 steps. Meanwhile groups of others arrive, more than there are
 # slots, and at last a row of about its own length; the last group when all others have ended.
@@ -50,10 +51,15 @@ _TWIN = 12  # the first of six requests whose prompts differ in one token, or in
 _SAMPLED = 60  # the first of the requests that have samplers and processors of their own
 # The first request of a wave of removals; after how many steps which of those from it on leave.
 _WAVES, _LEAVING = (24, 73, 104), {0: (0, 1), 2: (3, 5), 5: (2, 6, 7)}
+# Rows that decode at once, more than 256; every so many are alike. Some leave in one call.
+_CROWD, _UNLIKE, _LEAVE = 269, 37, 71
+_CROWDED = EngineOptions(prefill_batch_size=136, completion_batch_size=_CROWD + 3)
+_LEAVES_AT, _JOINS_AT = 8, 9
 
 
 def _marathon(brief: Brief) -> list[Schedule]:
-    return [_long(brief), _many(brief)]
+    crowd = [_crowd(brief)] if Capability.TOGETHER in brief.capabilities else []
+    return [_long(brief), _many(brief), *crowd]
 
 
 def _fitting(brief: Brief) -> Callable[[int], int]:
@@ -113,6 +119,28 @@ def _many(brief: Brief) -> Schedule:
     first = together(*tiny), together(runner, when=gone(tiny[-1].request_id))
     leave = tuple(Removal(names, when(at)) for at, names in removals.items())
     return Schedule("many", (*first, *groups, near, last), leave, options=options)
+
+
+def _crowd(brief: Brief) -> Schedule:
+    """As many rows as fit decode at once; then many leave, and as many join."""
+    rows = [
+        text_request(
+            brief,
+            f"r{n}",
+            2 + 5 * (n % _UNLIKE) % 23,
+            variant=n % _UNLIKE,
+            max_tokens=11 + n % _UNLIKE % 7,
+        )
+        for n in range(_CROWD + _LEAVE)
+    ]
+    first, late = rows[:_CROWD], rows[_CROWD:]
+    first[0] = replace(first[0], max_tokens=_LASTING[-1])
+    arrivals = [together(*first), together(*late, when=produced("r0", _JOINS_AT))]
+    leaving = tuple(row.request_id for row in first[5 : 5 + 3 * _LEAVE : 3])
+    removals = (Removal(leaving, produced("r0", _LEAVES_AT)),)
+    if Capability.CANCEL not in brief.capabilities:
+        removals = ()
+    return Schedule("crowd", tuple(arrivals), removals, options=_CROWDED)
 
 
 def _removals(moments: Sequence[int]) -> dict[int, tuple[str, ...]]:
@@ -206,6 +234,7 @@ MARATHON = Scenario(
     (
         Witness("a very long row beside two others", _long_beside, shared=True).shown_in("long"),
         seen.rows_together(20).shown_in("many"),
+        seen.rows_together(257).shown_in("crowd"),
         Witness(
             f"{_JOIN} rows that join at once", _joins, needs=seen.TOGETHER, shared=True
         ).shown_in("many"),

@@ -30,7 +30,7 @@ _ALONE = 12
 # Of the second half, the row whose limit is the engine's, and the one for whose end it waits.
 OF_DEFAULT, _BEFORE = 1, 3
 # Rows are of kinds 0 to 6; those of the last have so many stop sequences that never match.
-_KINDS, _MANY = 6, 11
+_KINDS, _MANY = 6, 70
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule
-from conformance.core.token_choice import Sampler
+from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.choices import Choices, Seeded
@@ -21,6 +21,8 @@ from conformance.scenarios.workloads.mixing import Dress, Scale, draw_rows, stop
 _SCALE = Scale(
     first=14, second=6, groups=(2, 4), longest=97, limits=(5, 15), lasting=24, emptied=True
 )
+# The first row, which decodes for long, has so many processors; each favours one token.
+_MANY, _PROCESSORS = 1, 35
 
 
 def _traffic_options(brief: Brief) -> list[Schedule]:
@@ -56,6 +58,8 @@ def _choosing(brief: Brief, choices: Choices, options: EngineOptions) -> Dress:
         processors, sampler = options.processors, options.sampler
         if choices.integer(0, 2):
             processors = choices.pick(penalties(brief, number))
+        if number == _MANY:
+            processors = tuple(_favouring(brief, token) for token in range(_PROCESSORS))
         if samples and choices.integer(0, 2):
             seeded = Sampler("seeded", {"temperature": 0.8, "seed": number})
             ranked = Sampler("rank", {"rank": 1 + number % 3})
@@ -63,6 +67,11 @@ def _choosing(brief: Brief, choices: Choices, options: EngineOptions) -> Dress:
         return replace(request, processors=processors, sampler=sampler)
 
     return dress
+
+
+def _favouring(brief: Brief, number: int) -> Processor:
+    low, high = brief.tokens
+    return Processor("library", {"logit_bias": {str(low + 5 * number % (high - low)): 3.0}})
 
 
 def _differ(trace: Trace) -> bool:

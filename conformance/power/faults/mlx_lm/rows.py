@@ -302,13 +302,13 @@ def match_begins_anew_at_a_join(hits: Hits) -> Patch:
 _edge = partial(_stop, source="no report: StopSequences guards against it", kills=_EDGES)
 
 
-@_stop("F14.eight-sequences-at-most", source="a review: ends", kills=("traffic",))
-def eight_sequences_at_most(hits: Hits) -> Patch:
-    """Of a request's stop sequences the first eight count."""
+@_stop("F14.sequences-of-the-first-64", source="a review: ends", kills=("traffic",))
+def sequences_of_the_first_64(hits: Hits) -> Patch:
+    """Of a request's stop sequences the first 64 count."""
 
     def build(right: Right, sequences: Any) -> Any:
-        hits.hit_if(len(sequences) > 8)
-        return right(list(sequences)[:8])
+        hits.hit_if(len(sequences) > 64)
+        return right(list(sequences)[:64])
 
     return wrap(generate, "_build_trie", build)
 
