@@ -29,6 +29,8 @@ _SCALE = Scale(first=9, second=5, groups=(2, 4), longest=13, limits=(3, 8), last
 _TWINS, _SEVERAL = 4, 4
 # The place, among the last rows, of one whose medium is another's mirror image.
 _MIRRORED = 3
+# Prompts of fewer than 16 tokens are not kept whole: mlx_vlm/apc.py, exact_cache_min_tokens.
+_KEPT_TEXT = 16
 _TENANTS = ("tenant-a", "tenant-b", "Tenant-a")
 _KEPT = frozenset({Capability.PREFIX_CACHING, Capability.LATE_JOIN})
 
@@ -78,16 +80,18 @@ def _showing(brief: Brief, choices: Choices, kind: str) -> Dress:
     return dress
 
 
-def _of(brief: Brief, request: Request, media: list[Media], variant: int) -> Request:
-    """The request with a prompt of these media and a text."""
-    before, after = brief.prompt(3, variant), brief.prompt(4 + variant % 5, variant)
+def _of(
+    brief: Brief, request: Request, media: list[Media], variant: int, after: int = 4
+) -> Request:
+    """The request with a prompt of these media and a text, ``after`` tokens of it and more."""
+    before, after_media = brief.prompt(3, variant), brief.prompt(after + variant % 5, variant)
     parts: list[tuple[int, ...] | Media] = [] if brief.required else [before]
     for place, medium in enumerate(media):
         parts += [*([brief.prompt(1, place)] if place else []), medium]
     if brief.media_last:
-        parts = [before + after, *parts[1:]]
+        parts = [before + after_media, *parts[1:]]
     else:
-        parts.append(after)
+        parts.append(after_media)
     prompt, placed = brief.compose(parts)
     return replace(request, prompt=prompt, media=placed)
 
@@ -100,7 +104,7 @@ def _kept(brief: Brief, kind: str) -> Schedule:
 
     def shows(name: str, limit: int, content: int = 0, tenant: int = 0, **marks: Any) -> Request:
         request = Request(name, (), limit, tenant=tenants[tenant])
-        return _of(brief, request, [Media(kind, size, content, **marks)], 3)
+        return _of(brief, request, [Media(kind, size, content, **marks)], 3, after=_KEPT_TEXT)
 
     first, lasting = shows("first", 2), shows("lasting", 12, 1, tenant=1)
     rows = [shows("twin", 4, twin=True), shows("other", 5, 2), shows("of_b", 3, tenant=1)]
