@@ -311,7 +311,8 @@ def _cheapest(
 ) -> tuple[str, ...]:
     """For each entry, the fastest of the failed schedules; some serve several entries.
 
-    A schedule that is also refused is used only if there is no other.
+    A schedule that is also refused is used only if there is no other. Of a workload, also those
+    that no entry names: each may have failed for a reason of its own.
     """
     refused = _refused(result)
     cost = {s.name: (s.name in refused, s.seconds) for s in result.schedules}
@@ -320,6 +321,9 @@ def _cheapest(
         claimed = [name for name in failed if entry.claims(result.scenario, name)]
         if claimed and not set(claimed) & set(chosen):
             chosen.append(min(claimed, key=cost.__getitem__))
+    if is_workload(scenario := result.scenario):
+        naming = [entry for entry in entries if scenario in entry.verdicts]
+        chosen += [n for n in failed if not any(e.claims(scenario, n) for e in naming)]
     return tuple(name for name in failed if name in chosen)
 
 

@@ -258,6 +258,15 @@ def test_a_tier_that_is_not_the_whole_ladder_mends_one_schedule_of_each_entry():
     assert {"long", "edges"} < set(found.mended.schedules)
 
 
+def test_of_a_workload_a_tier_also_mends_each_failed_schedule_that_no_entry_names():
+    few = {"traffic": ("few_slots",)}
+    named = entry("padding-attended", "diverged", "traffic", schedules=few)
+    unnamed = entry("of-length", "diverged", "ragged", traits=("*",))
+    mends = [padding_is_masked, dataclasses.replace(padding_is_masked, defects=(unnamed.id,))]
+    _, found = play(named, unnamed, mends=mends, scenario="traffic", tier=Tier("default"))
+    assert found.mended.schedules == ("few_slots", "many")
+
+
 def test_single_streams_are_made_anew_where_they_are_wrong():
     known = entry("cache-off-by-one", "oracle", "repeat")
     released, found = play(
