@@ -30,6 +30,8 @@ _TWINS, _SEVERAL = 4, 4
 # The place, among the last rows, of one whose medium is another's mirror image.
 _MIRRORED = 3
 _TENANTS = ("tenant-a", "tenant-b", "Tenant-a")
+# For all prompts, so that each that comes again finds its own.
+_ROOM = PrefixCaching(blocks=256, block_size=4, snapshots=64, interval=4)
 _KEPT = frozenset({Capability.PREFIX_CACHING, Capability.LATE_JOIN})
 
 
@@ -94,7 +96,7 @@ def _of(brief: Brief, request: Request, media: list[Media], variant: int) -> Req
 
 def _kept(brief: Brief, kind: str) -> Schedule:
     """Near twins, one after the other and at once, where prefixes of prompts are kept."""
-    options = EngineOptions(prefix_caching=PrefixCaching(block_size=4, interval=4))
+    options = EngineOptions(prefix_caching=_ROOM)
     size = brief.sizes[kind][0]
     tenants = _TENANTS if Capability.TENANTS in brief.capabilities else ("",) * len(_TENANTS)
 
