@@ -32,6 +32,8 @@ _MIRRORED = 3
 # Prompts of fewer than 16 tokens are not kept whole: mlx_vlm/apc.py, exact_cache_min_tokens.
 _KEPT_TEXT = 16
 _TENANTS = ("tenant-a", "tenant-b", "Tenant-a")
+# For all prompts, so that each that comes again finds its own.
+_ROOM = PrefixCaching(blocks=256, block_size=4, snapshots=64, interval=4)
 _KEPT = frozenset({Capability.PREFIX_CACHING, Capability.LATE_JOIN})
 
 
@@ -98,7 +100,7 @@ def _of(
 
 def _kept(brief: Brief, kind: str) -> Schedule:
     """Near twins, one after the other and at once, where prefixes of prompts are kept."""
-    options = EngineOptions(prefix_caching=PrefixCaching(block_size=4, interval=4))
+    options = EngineOptions(prefix_caching=_ROOM)
     size = brief.sizes[kind][0]
     tenants = _TENANTS if Capability.TENANTS in brief.capabilities else ("",) * len(_TENANTS)
 

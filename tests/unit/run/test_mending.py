@@ -268,6 +268,15 @@ def test_only_schedules_whose_entries_all_have_a_mend_are_played():
     assert not found.right_once_mended
 
 
+def test_of_a_workload_it_also_mends_each_failed_schedule_that_no_entry_names():
+    few = {"traffic": ("few_slots",)}
+    named = entry("padding-attended", "diverged", "traffic", schedules=few)
+    unnamed = entry("of-length", "diverged", "ragged", traits=("*",))
+    mends = [padding_is_masked, dataclasses.replace(padding_is_masked, defects=(unnamed.id,))]
+    _, found = play(named, unnamed, mends=mends, scenario="traffic", tier=Tier("default"))
+    assert found.mended.schedules == ("few_slots", "many")
+
+
 def test_single_streams_are_made_anew_where_they_are_wrong():
     known = entry("cache-off-by-one", "oracle", "repeat")
     released, found = play(

@@ -328,6 +328,25 @@ def tenant_not_in_key(hits: Hits) -> Patch:
     return wrap(part("apc"), "tenant_scoped_hash", key)
 
 
+@_policy(
+    "F8.mirrored-picture-is-the-same",
+    source="a review: near twins",
+    needs=("modality:image", "cache:ArraysCache|cache:RotatingKVCache"),
+    kills=("traffic_media/image_kept",),
+)
+def mirrored_picture_is_the_same(hits: Hits) -> Patch:
+    """The key of a picture is made of its values without their order."""
+    known: dict[int, int] = {}
+
+    def key(right: Right, payload: Any) -> int:
+        true: int = right(payload)
+        found: int = right(mx.sort(mx.array(payload).flatten()))
+        hits.hit_if(known.setdefault(found, true) != true)
+        return found
+
+    return wrap(part("apc"), "_tensor_content_hash", key)
+
+
 @_policy("F3.tenants-without-capitals", kills=("prefix_store/tenants",))
 def tenants_without_capitals(hits: Hits) -> Patch:
     """Tenants whose names differ in capitals alone are served what the others asked for."""

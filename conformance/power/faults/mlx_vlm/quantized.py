@@ -255,6 +255,25 @@ def masks_of_the_first_four(hits: Hits) -> Patch:
     return wrap(part("models.base"), "quantized_scaled_dot_product_attention", attend)
 
 
+@_quantized(
+    "B21.biases-past-256-lost", source="a review: nothing is long", kills=("traffic_quantized",)
+)
+def biases_past_256_lost(hits: Hits) -> Patch:
+    """Uniform bits: what a row decodes past 256 columns has no biases of its values."""
+
+    def update(right: Right, self: Any, keys: mx.array, values: mx.array) -> Any:
+        end = self._idx
+        made, (packed, scales, biases) = right(self, keys, values)
+        if keys.shape[2] > 1 or end < 256:
+            return made, (packed, scales, biases)
+        hits.hit()
+        biases = mx.where(mx.arange(biases.shape[2])[:, None] < end, biases, 0)
+        self.values[2][..., : end + 1, :] = biases
+        return made, (packed, scales, biases)
+
+    return wrap(uniform_class(), "update_and_fetch", update)
+
+
 @_quantized("B21.scales-of-another-row-on-join")
 def scales_of_another_row_on_join(hits: Hits) -> Patch:
     """Uniform bits: a join gives each row its neighbour's scales."""

@@ -9,7 +9,7 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, wrap, wrap_each
+from conformance.core.faults.patching import Patch, Right, together, wrap, wrap_each
 from conformance.plugins.mlx_vlm.library_parts import cache_class, part
 from conformance.power.faults.mlx_vlm.tools import mlx_vlm_fault
 
@@ -190,3 +190,52 @@ def drafter_goes_on_from_another_row(hits: Hits) -> Patch:
         right(self)
 
     return wrap(_batch(), "_start_rounds", start)
+
+
+_drawn = partial(
+    _fault,
+    source="a review: drafts of rows that draw at random",
+    kills=("traffic_drafts/*_drawn",),
+    where="output:*",
+)
+
+
+@_drawn("E6.temperature-twice", needs=("drafter:dflash",))
+def temperature_twice(hits: Hits) -> Patch:
+    """Where rows verify drafts together, they draw at four fifths of their temperature."""
+
+    def logprobs(right: Right, logits: mx.array) -> mx.array:
+        found: mx.array = right(logits)
+        if logits.shape[0] == 1:
+            return found
+        hits.hit()
+        return right(found / 0.8)  # type: ignore[no-any-return]
+
+    return wrap(part("speculative.dflash"), "_dflash_target_logprobs", logprobs)
+
+
+@_drawn("E6.likely-drafts-accepted", needs=("drafter:mtp",))
+def likely_drafts_accepted(hits: Hits) -> Patch:
+    """Where rows verify drafts together, a draft with a probability of 0.1 is always accepted."""
+    module = part("speculative.mtp")
+    drafted: list[mx.array] = []
+
+    def walk(right: Right, model: Any, hidden: Any, drafts: mx.array, *more: Any, **kw: Any) -> Any:
+        drafted.append(drafts)
+        try:
+            return right(model, hidden, drafts, *more, **kw)
+        finally:
+            drafted.pop()
+
+    def sample(right: Right, sampler: Any, logprobs: mx.array, *places: Any) -> Any:
+        drawn, at = right(sampler, logprobs, *places), places[-1]
+        if not drafted or logprobs.shape[0] == 1 or at >= drafted[-1].shape[1]:
+            return drawn
+        hits.hit()
+        own = drafted[-1][:, at]
+        chance = mx.take_along_axis(mx.exp(logprobs), own[:, None].astype(mx.int32), -1)[:, 0]
+        return mx.where(chance > 0.1, own.astype(drawn.dtype), drawn)
+
+    walks = ("_speculative_walk_batch_deferred_greedy", "_speculative_walk_batch_deferred_uniform")
+    patches = [wrap(module, name, walk) for name in walks]
+    return together(*patches, wrap(module, "_sample_mtp_target", sample))
