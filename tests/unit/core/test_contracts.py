@@ -1,18 +1,15 @@
 """The reviewed limits: each contract says what it counts and why so much is needed."""
 
-import pytest
-
 from conformance.core.contracts import Contract, Limit, contracts
 
 
-@pytest.mark.parametrize("name", contracts())
-def test_a_contract_has_its_reasons(name):
-    contract = contracts()[name]
-    assert contract.text
-    assert contract.unit
-    assert contract.limit >= 0
-    assert contract.why
-    assert all(limit.why for limit in contract.engines.values())
+def test_a_contract_has_its_reasons():
+    for name, contract in contracts().items():
+        assert contract.text, name
+        assert contract.unit, name
+        assert contract.limit >= 0, name
+        assert contract.why, name
+        assert all(limit.why for limit in contract.engines.values()), name
 
 
 def test_an_engine_that_is_built_otherwise_has_a_limit_of_its_own():

@@ -21,12 +21,12 @@ def find(states):
     return bisect(releases, judge), asked
 
 
-@pytest.mark.parametrize("first", range(1, 16))
-def test_any_first_bad_release_is_found(first):
-    change, asked = find("r" * first + "w" * (16 - first))
-    assert (change.after.version, change.becomes) == (f"0.{first}", State.WRONG)
-    assert len(asked) == len(set(asked)) <= 6
-    assert change.tried == len(asked)
+def test_any_first_bad_release_is_found():
+    for first in range(1, 16):
+        change, asked = find("r" * first + "w" * (16 - first))
+        assert (change.after.version, change.becomes) == (f"0.{first}", State.WRONG)
+        assert len(asked) == len(set(asked)) <= 6
+        assert change.tried == len(asked)
 
 
 def test_the_first_good_release_is_found():
