@@ -109,6 +109,19 @@ class Engine(ABC):
     packages: ClassVar[tuple[str, ...]] = ()
     elsewhere: ClassVar[bool] = False
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Refuse a class that has something else where this class has a method."""
+        super().__init_subclass__(**more)
+        for name, value in vars(cls).items():
+            if name in _METHODS and not (callable(value) or isinstance(value, _CALLED)):
+                raise TypeError(_hidden(cls.__qualname__, name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse an attribute with the name of a method that the runner calls."""
+        if name in _METHODS and not callable(value):
+            raise TypeError(_hidden(type(self).__qualname__, name))
+        super().__setattr__(name, value)
+
     @abstractmethod
     def __init__(self, model: Any, options: EngineOptions) -> None:
         """Make the engine for ``model`` as its library plugin loaded it.
@@ -278,6 +291,21 @@ class Engine(ABC):
     def passed(cls, model: Any, schedule: Schedule) -> Sequence[Passed]:  # noqa: ARG003
         """What the adapter passes to the library for a schedule; nothing is decoded."""
         return ()
+
+
+_CALLED = (classmethod, staticmethod)
+_METHODS = frozenset(
+    name
+    for name, value in vars(Engine).items()
+    if not name.startswith("_") and (callable(value) or isinstance(value, _CALLED))
+)
+
+
+def _hidden(engine: str, name: str) -> str:
+    return (
+        f"{engine}.{name} hides the method {name}() of Engine, which is called during a run; give "
+        "the attribute another name"
+    )
 
 
 def equipped(family: Family, engine: type[Engine]) -> Family:

@@ -67,21 +67,30 @@ def _findings(found: Sequence[Cascade]) -> Iterator[str]:
         return
     yield from (f"### {count(len(found), 'finding')}", "")
     for cascade in found[:_MOST_FINDINGS]:
-        yield f"1. {code(cascade.sentence)}, evidence: {code(rerun_command(cascade.first))}"
+        sentence = cascade.sentence.replace("`", "")  # all of it is code: names can be anything
+        yield f"1. {code(sentence)} Evidence: {code(rerun_command(cascade.first))}"
     if len(found) > _MOST_FINDINGS:
         yield f"1. and {len(found) - _MOST_FINDINGS} more"
     yield ""
 
 
 def _failures(outcome: Outcome) -> Iterator[str]:
-    unexpected = [result for cascade in outcome.cascades for result in cascade.cases]
-    if not unexpected:
+    """The cases of each finding but its first, which is in the list above."""
+    others = [
+        (number, result)
+        for number, cascade in enumerate(outcome.cascades, start=1)
+        for result in cascade.cases[int(number <= _MOST_FINDINGS) :]
+    ]
+    if not others:
         return
-    yield from (f"### Not as expected ({len(unexpected)})", "")
-    rows = [(code(r.case), str(new_verdict(r)), _what(r)) for r in unexpected[:_MOST_FAILURES]]
-    yield from table(("case", "verdict", "what"), rows)
-    if len(unexpected) > _MOST_FAILURES:
-        yield from ("", f"and {len(unexpected) - _MOST_FAILURES} more")
+    yield from (f"### Other cases of these findings ({len(others)})", "")
+    rows = [
+        (str(number), code(r.case), str(new_verdict(r)), _what(r))
+        for number, r in others[:_MOST_FAILURES]
+    ]
+    yield from table(("finding", "case", "verdict", "what"), rows)
+    if len(others) > _MOST_FAILURES:
+        yield from ("", f"and {len(others) - _MOST_FAILURES} more")
 
 
 def _what(result: CaseResult) -> str:

@@ -1,4 +1,4 @@
-"""Reports capabilities that an engine declares and no case of the run has used."""
+"""Reports what nothing proved: capabilities never used, and methods without their capability."""
 
 from __future__ import annotations
 
@@ -11,11 +11,34 @@ from conformance.run.registry import Registry
 from conformance.run.selection import Selection
 from conformance.scenarios.exercised import USES
 
+_OF_METHODS = {
+    "extract": Capability.PREFIX,
+    "reloaded": Capability.SAVED,
+    "probe": Capability.PROBES,
+    "give_up": Capability.WEIGHED,
+    "give_up_stored": Capability.STORED,
+}
+"""The capability without which nothing calls a method."""
+
+
+def undeclared(engine: type[Engine]) -> tuple[str, ...]:
+    """A sentence about methods that the engine's own class has, and declares no capability for."""
+    found = {
+        name: capability
+        for name, capability in _OF_METHODS.items()
+        if name in vars(engine) and capability not in engine.capabilities
+    }
+    if not found:
+        return ()
+    methods = ", ".join(f"{name}()" for name in found)
+    names = ", ".join(dict.fromkeys(found.values()))
+    return (f"{engine.name} has {methods} and does not declare {names}: nothing calls that",)
+
 
 def unexercised(
     registry: Registry, selection: Selection, results: Sequence[CaseResult]
 ) -> tuple[str, ...]:
-    """A sentence for each engine with declared but unused capabilities, which remain unproven.
+    """A sentence for each engine with unused capabilities or methods, which remain unproven.
 
     None if single scenarios were selected, and none for a server, whose scenarios each need what
     they use. An engine without a completed run is reported by its verdicts.
@@ -34,6 +57,7 @@ def unexercised(
             if family.name in {result.family for result in own}
         ]
         left = sorted((engine.capabilities & USES.keys()) - used - _useless(engine, families))
+        found += undeclared(engine)
         if left:
             more = selection.tier.leaves_out(engine.library)
             found.append(

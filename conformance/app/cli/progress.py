@@ -26,6 +26,8 @@ BAR_EVERY_SECONDS = 0.1
 SHORT_SECONDS = 10.0
 """A shorter run names no failing case before its summary, which begins with the findings."""
 
+_SHORT = 60.0  # seconds
+
 NOTE_COLUMNS = 76
 """A narrower terminal gets a short note behind the bar."""
 
@@ -72,7 +74,8 @@ class Progress:
             *lines, cases = self._collector.pytest_report_header()
             takes = self._collector.expected_seconds(self._processes)
             at_once = f", {self._processes} families at once" if self._processes > 1 else ""
-            cases += f"; about {duration(takes)}{at_once}, by recorded times"
+            about = f"about {duration(takes)}" if takes >= _SHORT else "less than a minute"
+            cases += f"; {about}{at_once}, by recorded times"
             for line in (*lines, cases):
                 self._console.print(Text(line, style="bright_black"), soft_wrap=True)
 

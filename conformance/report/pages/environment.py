@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import jinja2
+from markupsafe import Markup, escape
 
 from conformance.core.verdict import Verdict
 from conformance.report.matrix import GLYPHS, mark
@@ -17,6 +18,9 @@ from conformance.report.outcome import duration
 
 DEFECTS = "defects.html"
 """The page of the known defects, which other pages link to."""
+
+
+_TICKED = re.compile("`([^`]+)`")
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ def make_environment() -> jinja2.Environment:
     environment.filters |= {
         "glyph": glyph,
         "duration": duration,
+        "coded": coded,
         "number": number,
         "nats": nats,
         "case_href": case_href,
@@ -88,6 +93,11 @@ class Renderer:
 def _finalized(value: Any) -> Any:
     """Escapes every text that a template prints, except markup of the templates themselves."""
     return shown(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+def coded(text: str) -> Markup:
+    """The text, escaped, with names between backticks as code."""
+    return Markup(_TICKED.sub(r"<code>\1</code>", str(escape(shown(text)))))
 
 
 def glyph(verdict: Verdict | str, expected: bool = True, mended: bool = False) -> str:  # noqa: FBT001, FBT002

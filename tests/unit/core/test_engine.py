@@ -1,5 +1,7 @@
 """What an engine brings beside the four methods."""
 
+import pytest
+
 from conformance.core.engine import Engine, equipped
 from conformance.core.family import Facts, Family
 
@@ -17,3 +19,27 @@ def test_drafters_that_an_engine_brings_stand_beside_the_familys():
 def test_of_a_kind_that_both_have_the_familys_is_taken():
     family = Family("toy", Facts(drafters={"own": {"layers": 1}}), {})
     assert equipped(family, Drafting).facts.drafters == {"own": {"layers": 1}}
+
+
+class Whole(Engine):
+    name, library, capabilities = "whole", "toy", frozenset()
+
+    def __init__(self, model, options):
+        self.batch, self.model = [], model
+        if model == "hides":
+            self.pending = []
+
+    def insert(self, submissions): ...
+    def step(self): ...
+    def remove(self, request_ids): ...
+    def close(self): ...
+
+
+def test_an_attribute_cannot_hide_a_method_that_a_run_calls():
+    whole = Whole("model", None)
+    whole.step = whole.step  # a wrapper, as of tests
+    with pytest.raises(TypeError, match=r"Whole\.pending hides the method pending\(\) of Engine"):
+        Whole("hides", None)
+    with pytest.raises(TypeError, match=r"Rows\.rows hides the method rows\(\) of Engine"):
+        type("Rows", (Whole,), {"rows": ()})
+    type("Fine", (Whole,), {"rows": lambda self: {}, "own_rows": (), "packages": ("a",)})

@@ -33,13 +33,29 @@ def test_changed_cells_come_first_then_failures_then_totals_then_the_matrix(resu
         "### Conformance: regressed",
         "| `a` | **`. > X!`** |",
         "- `novel is uncovered`",
-        "| `e/a/ragged/d/0` | diverged | `the token differs` |",
+        "1. `a: 1 case fails, at ragged: the token differs.` Evidence: `conformance show ",
         "### Totals by verdict",
         "### `e d`: 1 family x 2 scenarios",
         "| `a` | `.` | **`X!`** |",
     )
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
+    alone = of(good, bad)
+    assert alone.count("the token differs") == alone.count("e/a/ragged/d/0") == 1, "each thing once"
+
+
+def test_the_other_cases_of_a_finding_are_in_a_table_with_its_number(result, finding):
+    one = result("e/a/repeat/d/0", Verdict.LEAK, evidence=(finding(Verdict.LEAK, check="leak"),))
+    bad = [
+        result(f"e/b/{name}/d/0", Verdict.DIVERGED, evidence=(finding(what=f"wrong in {name}"),))
+        for name in LADDER
+    ]
+    text = of(one, *bad)
+    assert "### Other cases of these findings (1)" in text
+    (row,) = [line for line in text.splitlines() if "wrong in ragged" in line]
+    number = [line.startswith("1. `b: ") for line in text.splitlines() if line.startswith("1. ")]
+    where = number.index(True) + 1
+    assert row == f"| {where} | `e/b/ragged/d/0` | diverged | `wrong in ragged` |"
 
 
 def test_a_huge_run_fits_and_keeps_what_matters_most(result, finding):

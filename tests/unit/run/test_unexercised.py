@@ -8,7 +8,7 @@ from miniatures.sessions import toy_registry
 from conformance.core.engine import Capability
 from conformance.run.selection import Selection, cases
 from conformance.run.session import Session
-from conformance.run.unexercised import unexercised
+from conformance.run.unexercised import undeclared, unexercised
 from conformance.scenarios import LADDER
 
 
@@ -54,3 +54,14 @@ def test_nothing_is_said_of_media_where_no_family_has_any():
     ((key, toy),) = given.families.items()
     given.families[key] = type(toy)("toy", type(toy.facts)(library="toy"), toy.config)
     assert said(given) == ()
+
+
+def test_a_method_of_an_undeclared_capability_is_named_because_nothing_calls_it():
+    own = {"extract": lambda self, name: None, "probe": lambda self, kind: None}
+    mine = type("Mine", (ContinuousBatching,), {**own, "capabilities": frozenset()})
+    (sentence,) = undeclared(mine)
+    assert sentence.endswith(
+        " has extract(), probe() and does not declare prefix, probes: nothing calls that"
+    )
+    heir = type("Heir", (mine,), {"capabilities": frozenset({Capability.PREFIX})})
+    assert undeclared(heir) == (), "what another class wrote"

