@@ -33,6 +33,7 @@ class Choice:
         caches: run the test of cache classes too.
         cases: run the ladder.
         tier: of the ladder; empty for the default tier.
+        judged: known defects apply, as far as their functions are unchanged there.
     """
 
     engines: tuple[str, ...] = ()
@@ -45,6 +46,7 @@ class Choice:
     caches: bool = False
     cases: bool = True
     tier: str = ""
+    judged: bool = False
 
     def arguments(self, release: Release) -> list[str]:
         """The options; all engines of the release's library except servers if none is named."""
@@ -136,7 +138,8 @@ def _cases(
 
     ended = environment.run(
         [
-            *("-m", "conformance", "run", "--no-expectations", "--durations", "0"),
+            *("-m", "conformance", "run", "--durations", "0"),
+            *(() if choice.judged else ("--no-expectations",)),
             *("--json", str(file)),
             *choice.arguments(release),
         ],
