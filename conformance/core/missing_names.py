@@ -43,7 +43,7 @@ def missing_name(error: BaseException) -> Unsupported | None:
         return None
     if isinstance(error, ImportError) and (parts := _IMPORTED.match(str(error))):
         found, of_module = Unsupported(f"{_SAYS}{parts[2]}.{parts[1]}"), True
-    elif isinstance(error, AttributeError) and error.obj is not None:
+    elif isinstance(error, AttributeError) and error.obj is not None and error.name:
         found, of_module = lacks(error.obj, error.name), isinstance(error.obj, ModuleType)
     else:
         return None

@@ -19,14 +19,14 @@ from conformance.app.cli.release_runner import Runner, environments
 from conformance.checks.expectations import load_expectations
 from conformance.checks.expectations.loading import OWN
 from conformance.core.errors import ReleaseError
+from conformance.core.family import Family
 from conformance.core.library_source import source_of, versions_of
 from conformance.core.output_files import write_whole
 from conformance.report import duration
 from conformance.report.jsonl import write_lines
 from conformance.report.message import worst
 from conformance.report.pages.material import read_explanations
-from conformance.run.registry import Registry
-from conformance.run.selection import select
+from conformance.run.registry import Registry, select
 from conformance.tools.releases.changed_code import Code, touched
 from conformance.tools.releases.environments import Environment, prepare
 from conformance.tools.releases.pins import Pins, Release, before, parse, parse_pins
@@ -218,7 +218,7 @@ def _code_of(environment: Environment, release: Release) -> Code:
     raise ReleaseError(f"{release} has no package {release.engine}")
 
 
-def _families(registry: Registry, release: Release, names: tuple[str, ...]) -> list[object]:
+def _families(registry: Registry, release: Release, names: tuple[str, ...]) -> list[Family]:
     own = {f.name: f for (library, _), f in registry.families.items() if library == release.engine}
     return [own[name] for name in select(own, names, what="family")]
 
