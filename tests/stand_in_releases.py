@@ -27,6 +27,8 @@ if version == "0.31.1" and "killed" in sys.argv:
     os.kill(os.getpid(), 11)
 if version == "0.32.0":
     sys.exit("conformance: plugin 'mlx_lm' could not be loaded")
+if "explain" in sys.argv:
+    sys.exit("conformance: nothing to explain")
 if "hangs" in sys.argv:
     target = pathlib.Path(sys.argv[sys.argv.index("--json") + 1])
     header = json.dumps({"record": "run", "planned": 2, "schema": 1}) + chr(10)
@@ -42,8 +44,8 @@ sys.exit(answer == "wrong")
 """
 
 
-def wheel(folder, name, version):
-    """A distribution with nothing in it."""
+def wheel(folder, name, version, code=None):
+    """A distribution with these files, by default none."""
     stem = f"{name.replace('-', '_')}-{version}"
     info = f"{stem}.dist-info"
     files = {
@@ -51,6 +53,7 @@ def wheel(folder, name, version):
         "Provides-Extra: cpu\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\n"
         "Tag: py3-none-any\n",
+        **(code or {}),
     }
     record = "".join(f"{path},sha256={_digest(text)},{len(text)}\n" for path, text in files.items())
     with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as archive:
@@ -84,13 +87,32 @@ def result(verdict):
     )
 
 
+def code_of(version):
+    """The library's files: 0.31.3 changes llama alone, and 0.32.0 has no gemma."""
+    new = version > "0.31.2"
+    models = {
+        "cache": "class KVCache:\n    pass\n",
+        "llama": f"from .cache import KVCache\n\n\ndef mask(x):\n    return x[{int(new)}:]\n",
+        "gemma": "def mask(x):\n    return x\n",
+    }
+    if version == "0.32.0":
+        del models["gemma"]
+    files = {f"mlx_lm/models/{name}.py": text for name, text in models.items()}
+    moved = "# a comment\n" if new else ""
+    return {
+        **files,
+        "mlx_lm/__init__.py": "",
+        "mlx_lm/generate.py": f"{moved}def step():\n    pass\n",
+    }
+
+
 def stand_ins(folder):
     """The folder of the stand-in, and the variables of processes that install releases."""
     house, project = folder / "wheelhouse", folder / "project"
     house.mkdir()
     (project / "conformance").mkdir(parents=True)
     for version in ("0.31.1", "0.31.2", "0.31.3", "0.32.0"):
-        wheel(house, "mlx-lm", version)
+        wheel(house, "mlx-lm", version, code_of(version))
     for version in ("0.31.1", "0.31.2", "0.32.2"):
         wheel(house, "mlx", version)
     wheel(house, "transformers", "5.23.0")

@@ -135,6 +135,9 @@ class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
     ``costs`` are its counts for contracts, if it has any.
 
     ``single_logprob`` is the sum of the logprobs of its single streams' tokens, in nats.
+
+    ``wrong`` are the wrong requests of all its findings, each with its first wrong output token: a
+    result holds only some of the findings.
     """
 
     name: str
@@ -150,6 +153,7 @@ class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     costs: tuple[Cost, ...] = ()
     single_logprob: float | None = None
+    wrong: tuple[str, ...] = ()
 
 
 class WitnessResult(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -188,7 +188,7 @@ def _schedules(results: Sequence[CaseResult]) -> Iterator[tuple[Key, Outcome]]:
         worst = max((s.verdict for s in result.schedules), key=_severity, default=None)
         for schedule in result.schedules:
             own = [f for f in result.evidence if f.schedule == schedule.name and not f.mended]
-            plain = _outcome(schedule.verdict, own)
+            plain = _outcome(schedule.verdict, own, schedule.wrong)
             if not result.mended_alone:
                 yield _key(result, schedule.name), plain
             # Behind a known defect; without a known defect, this is the schedule as released.
@@ -206,17 +206,29 @@ def _behind(result: CaseResult, schedule: str) -> Outcome | None:
     return _outcome(max((f.verdict for f in found), key=_severity, default=Verdict.EXACT), found)
 
 
-def _outcome(verdict: Verdict, findings: Sequence[Finding]) -> Outcome:
-    """The outcome from the findings of one schedule, worst first."""
+def _outcome(verdict: Verdict, findings: Sequence[Finding], wrong: Sequence[str] = ()) -> Outcome:
+    """The outcome from the findings of one schedule, worst first.
+
+    Args:
+        wrong: ``wrong_requests`` of all findings, if ``findings`` are only some of them.
+    """
     bad = [finding for finding in findings if finding.verdict is verdict]
     what = findings[0].what if findings else ""
+    where = wrong or wrong_requests(verdict, findings)
     if verdict in _BY_MESSAGE:
         says = (f.what if verdict is Verdict.LEAK else f.got or f.what for f in bad)
-        message = _message(next(says, ""))
-        rest = _where(findings) if verdict in _BESIDE else []
-        return Outcome(verdict, what, ", ".join([message, *rest]))
-    where = _where(bad)
+        return Outcome(verdict, what, ", ".join([_message(next(says, "")), *where]))
     return Outcome(verdict, what, ", ".join(where) or (_message(bad[0].what) if bad else ""))
+
+
+def wrong_requests(verdict: Verdict, findings: Sequence[Finding]) -> list[str]:
+    """The requests by which a schedule with this verdict is recognized; none if its message is.
+
+    A failure that stops nothing is recognized by the wrong requests of all findings, too.
+    """
+    if verdict in _BY_MESSAGE:
+        return _where(findings) if verdict in _BESIDE else []
+    return [] if verdict.good else _where([f for f in findings if f.verdict is verdict])
 
 
 def _where(findings: Sequence[Finding]) -> list[str]:

@@ -50,6 +50,7 @@ _SECTIONS = {
     },
     "Maintain": {
         "golden": "Check, update and export goldens.",
+        "known": "Sort the known defects by what a new release shows.",
         "audit": "Test the checks themselves, and measure runs.",
     },
 }

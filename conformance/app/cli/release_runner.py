@@ -72,7 +72,7 @@ class Runner:
 
     def _run_here(self, release: Release, choice: Choice) -> Column:
         """See ``releases.release_run.run``."""
-        say(f"{release}: installing if need be, and running", err=True)
+        say(f"{release}: installing if need be, and running {choice.text(release)}", err=True)
         given, file = self._pins.beside(release), self._file(release)
         note = _Notes(str(release))
         column = run(release, choice, cache=self._cache, json_file=file, given=given, note=note)
@@ -92,11 +92,11 @@ class _Notes:
     def __init__(self, name: str) -> None:
         self._name, self._noted, self._done = name, time.monotonic(), -1
 
-    def __call__(self, done: int, planned: int) -> None:
+    def __call__(self, done: int, planned: int, last: str = "") -> None:
         now = time.monotonic()
         if planned and done != self._done and now - self._noted >= _NOTE_EVERY_SECONDS:
             self._noted, self._done = now, done
-            say(f"{self._name}: {done}/{planned} cases", err=True)
+            say(f"{self._name}: {done}/{planned} cases, the last one {last}", err=True)
 
 
 def _read(release: Release, file: Path) -> Column:

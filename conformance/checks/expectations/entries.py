@@ -66,7 +66,9 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
         functions: its places as they were diagnosed, with digests of functions and files.
         unchanged_in: the installed code, outside of ``versions``, with the same functions.
         changed_in: the installed code with other functions.
-        hidden_in: the families of the entries in ``behind``. These four are not fields of a file.
+        hidden_in: the families of the entries in ``behind``.
+        also_in: releases beside ``versions`` in which it was seen. These five are no fields of an
+            entry's table.
     """
 
     engines: tuple[str, ...]
@@ -92,11 +94,16 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
     unchanged_in: str = ""
     changed_in: str = ""
     hidden_in: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    also_in: tuple[str, ...] = ()
 
     @property
     def bounds(self) -> Mapping[str, Bound]:
         """The places as they were diagnosed."""
         return self.functions
+
+    def in_release(self, version: str) -> bool:
+        """Whether that release of the package has the defect."""
+        return version in self.also_in or super().in_release(version)
 
     def hides(self, family: str) -> tuple[str, ...]:
         """The ids of ``behind`` whose entries may concern the family; all, if it is its own."""

@@ -13,15 +13,18 @@ from conformance.checks.expectations.entry_tables import tables, version_problem
 from conformance.checks.expectations.rules import Expectations
 from conformance.checks.expectations.same_code import followed, recorded_functions
 from conformance.core.errors import ExpectationError
-from conformance.core.user_files import read_toml
+from conformance.core.user_files import read_bytes, read_toml, typed_json
 from conformance.core.verdict import Verdict
 
 # In a clone, a link to the top-level folder; in an installed package, a copy of it.
 OWN = Path(__file__).parent / "known"
 
+SHOWN = "releases.json"
+"""The file in that folder with the releases in which ``conformance known refresh`` saw entries."""
+
 _NO_DEFECT = frozenset({Verdict.EXACT, Verdict.TIE, Verdict.UNSUPPORTED, Verdict.VACUOUS})
 
-_NOT_OF_FILES = ("functions", "unchanged_in", "changed_in", "hidden_in")
+_NOT_OF_FILES = ("functions", "unchanged_in", "changed_in", "hidden_in", "also_in")
 
 
 def load_expectations(folder: Path | None = None, also: Sequence[Path] = ()) -> Expectations:
@@ -40,6 +43,8 @@ def load_expectations(folder: Path | None = None, also: Sequence[Path] = ()) -> 
     files = [_load_file(path) for each in folders for path in sorted(each.glob("*.toml"))]
     defects = [entry for file in files for entry in file.defects]
     recorded = {k: digests for each in folders for k, digests in recorded_functions(each).items()}
+    seen = {name: also for each in folders for name, also in _releases(each).items()}
+    defects = [msgspec.structs.replace(e, also_in=seen.get(e.id, ())) for e in defects]
     found = Expectations(
         followed(defects, recorded),
         tuple(entry for file in files for entry in file.refusals),
@@ -56,6 +61,28 @@ def load_expectations(folder: Path | None = None, also: Sequence[Path] = ()) -> 
                 f"or an entry without that field; {entry.script!r} is neither"
             )
     return Expectations(_with_hidden(folder, found.defects), found.refusals)
+
+
+def shown_in(folder: Path) -> dict[str, dict[str, list[str]]]:
+    """The ids of entries by library and release, as the folder's file records them.
+
+    Raises:
+        ExpectationError: the file is malformed.
+    """
+    path = folder / SHOWN
+    if not path.is_file():
+        return {}
+    data = read_bytes(path, ExpectationError)
+    return typed_json(data, dict[str, dict[str, list[str]]], str(path), ExpectationError)
+
+
+def _releases(folder: Path) -> dict[str, tuple[str, ...]]:
+    """The recorded releases by entry."""
+    found: dict[str, tuple[str, ...]] = {}
+    for releases in shown_in(folder).values():
+        for version, names in releases.items():
+            found |= {name: (*found.get(name, ()), version) for name in names}
+    return found
 
 
 def _with_hidden(folder: Path, entries: Sequence[Defect]) -> tuple[Defect, ...]:

@@ -35,18 +35,25 @@ class Counting(Clock):
     @contextlib.contextmanager
     def measured(self) -> Iterator[None]:
         """Measure a call in a window of its own, inside the outer one."""
-        before, window = self.seconds, contextlib.nullcontext(None)
+        before, window, done = self.seconds, contextlib.nullcontext(None), False
         try:
             with super().measured(), self._generator.stats() if self._known else window as stats:
                 yield
+                done = True
         except ZeroDivisionError as error:
-            # Up to 0.31.3, statistics divide by the zero time of a call that failed early.
-            raise error.__context__ or error  # noqa: B904  (the call's own error, as it was)
+            # Up to 0.31.3, statistics divide by the time of a prefill or a decode step, even if
+            # there was none; a call that failed has its own error.
+            if not done:
+                raise error.__context__ or error  # noqa: B904
+            stats = None
         self.last = (stats, self.seconds - before)
 
     def counted(self) -> Counted | None:
         """End the window and return its statistics; ``None`` for releases without them."""
-        self._window.close()
+        try:
+            self._window.close()
+        except ZeroDivisionError:  # as above
+            return None
         steps = getattr(self._stats, "generation_steps", None)
         return counted(self._stats, self.seconds, steps)
 

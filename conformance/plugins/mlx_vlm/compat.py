@@ -104,6 +104,11 @@ def with_end_of_text(config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "eos_token_id": config.get("eos_token_id") or 1}
 
 
+def reports_prefills() -> bool:
+    """Whether ``next`` reports prefills that ended; up to 0.5 the list is documented as empty."""
+    return not older("mlx-vlm", "0.6.0")
+
+
 def unpads_together() -> bool:
     """Whether the padding of prompts embedded together is cut off before they are sorted.
 

@@ -206,7 +206,7 @@ class MlxVlmEngine(Engine):
         """``BatchGenerator.stats`` and the reports of ``next``; before 0.5 there were neither."""
         if self._generator is None or compat.embeds_together():
             return None
-        return self._counting.counted(self._generator.stats(), reported=True)
+        return self._counting.counted(self._generator.stats(), reported=compat.reports_prefills())
 
     def layers(self) -> Sequence[CachedLayer]:
         """The layers of the generation batch."""

@@ -21,6 +21,7 @@ from conformance.core.schedule import Schedule, Stage
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, ScheduleResult, Verdict, WitnessResult
 from conformance.reference.subject import Subject
+from conformance.report.history import wrong_requests
 from conformance.run.judging.declared import undeclared
 from conformance.run.judging.loaded_streams import loaded
 from conformance.run.judging.picturing import picture_of
@@ -255,6 +256,7 @@ def _result(played: Play, findings: Sequence[Finding]) -> ScheduleResult:
         quantized_share=shares.quantized if shares is not None else None,
         costs=costs(played),
         single_logprob=_single_logprob(played),
+        wrong=tuple(wrong_requests(worst(findings), findings)),
     )
 
 

@@ -157,11 +157,12 @@ def _imported(name: str) -> set[str]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     parts = name.split(".")
     above = {".".join(parts[:end]) for end in range(1, len(parts))}
-    return above | set(_names(path, package))
+    return above | set(imports_of(path, package))
 
 
 @functools.cache
-def _names(path: Path, package: str) -> tuple[str, ...]:
+def imports_of(path: Path, package: str) -> tuple[str, ...]:
+    """The names of modules that a file of this package may import."""
     try:
         tree = ast.parse(path.read_bytes())
     except SyntaxError:

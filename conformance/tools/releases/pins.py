@@ -96,6 +96,24 @@ def _parse(text: str) -> list[Release]:
     return [Release(library, version) for version in wanted]
 
 
+def before(release: Release, version: str = "") -> Release:
+    """The release with that version, else the newest older one in the table of pins.
+
+    Raises:
+        ReleaseError: it is the release itself, or there is no older one.
+    """
+    if version:
+        (other,) = parse([f"{release.library}=={version}"])
+    else:
+        known = [r for r in parse([release.library]) if r.order < release.order]
+        if not known:
+            raise ReleaseError(f"no release before {release} is known: name one by --from")
+        other = known[-1]
+    if other == release:
+        raise ReleaseError(f"--from {version}: compare {release} with another release")
+    return other
+
+
 def known_pins(release: Release) -> dict[str, str] | None:
     """The versions known to work with a release, by distribution; ``None`` if not in the table."""
     pins = _table()[release.library].get(release.version)

@@ -10,6 +10,7 @@ from pathlib import Path
 from conformance.core.engine_globs import means
 from conformance.core.errors import ConformanceError, ReleaseError
 from conformance.core.processes import Done
+from conformance.core.unavailable import listed
 from conformance.core.verdict import CaseResult
 from conformance.report.jsonl import read_run
 from conformance.tools.releases.cache_outcomes import CacheOutcome, read_outcomes
@@ -20,8 +21,11 @@ from conformance.tools.releases.pins import Release
 _RAN = (0, 1)
 _SIGNALLED = 128  # plus the signal's number
 
-Note = Callable[[int, int], None]
-"""Called from time to time with the number of finished cases and of all; 0 if unknown."""
+Note = Callable[[int, int, str], None]
+"""Called from time to time with the numbers of finished cases and of all, and the last case.
+
+0 and empty if unknown.
+"""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Choice:
         caches: run the test of cache classes too.
         cases: run the ladder.
         tier: of the ladder; empty for the default tier.
+        judged: known defects apply, as far as their functions are unchanged there.
     """
 
     engines: tuple[str, ...] = ()
@@ -45,6 +50,7 @@ class Choice:
     caches: bool = False
     cases: bool = True
     tier: str = ""
+    judged: bool = False
 
     def arguments(self, release: Release) -> list[str]:
         """The options; all engines of the release's library except servers if none is named."""
@@ -58,6 +64,16 @@ class Choice:
             "--tier": (self.tier,) if self.tier else (),
         }
         return [text for name, values in named.items() for v in values for text in (name, v)]
+
+    def text(self, release: Release) -> str:
+        """The cases in words: engines, families and scenarios, the first few of each."""
+        named = {
+            "": self.engines or (f"{release.engine}*",),
+            "families ": self.families,
+            "scenarios ": self.scenarios,
+        }
+        found = [f"{what}{listed(names)}" for what, names in named.items() if names]
+        return ", ".join(found if self.cases else ["cache classes"])
 
 
 @dataclass(frozen=True)
@@ -136,7 +152,8 @@ def _cases(
 
     ended = environment.run(
         [
-            *("-m", "conformance", "run", "--no-expectations", "--durations", "0"),
+            *("-m", "conformance", "run", "--durations", "0"),
+            *(() if choice.judged else ("--no-expectations",)),
             *("--json", str(file)),
             *choice.arguments(release),
         ],
@@ -166,13 +183,14 @@ def _caches(
     return read_outcomes(file), ""
 
 
-def _progress(partial: Path) -> tuple[int, int]:
-    """The number of cases in a result file so far, and the number planned."""
+def _progress(partial: Path) -> tuple[int, int, str]:
+    """The number of cases in a result file so far, the number planned, and the last case."""
     try:
         found = read_run(partial)
     except ConformanceError:  # the file does not exist yet, or already has its final name
-        return 0, 0
-    return len(found.results), found.header.planned if found.header else 0
+        return 0, 0, ""
+    last = found.results[-1].case if found.results else ""
+    return len(found.results), found.header.planned if found.header else 0, last
 
 
 def _problem_of(ended: Done, timeout: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -31,6 +32,7 @@ class Table:
         costs: lines about counts that changed from one release to the next.
         streams: lines about single streams that changed.
         problems: releases without results, with the reason.
+        unknown: why nothing is known of a family in a release.
     """
 
     head: tuple[str, ...]
@@ -42,6 +44,7 @@ class Table:
     problems: tuple[str, ...]
     costs: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 def make_table(columns: Sequence[Column]) -> Table:
@@ -67,6 +70,7 @@ def make_table(columns: Sequence[Column]) -> Table:
         caches=tuple(cache_changes([(c.release.version, c.caches) for c in columns])),
         lasting=tuple(_changes(lasting)),
         problems=tuple(f"{c.release} {c.problem}" for c in columns if c.problem),
+        unknown=tuple(_unknown(found, families, columns)),
         costs=tuple(
             f"{new.case} {text}, {between}"
             for old, new, between in _next(columns)
@@ -101,6 +105,29 @@ def _cell(found: Iterable[History], family: str, index: int) -> str:
     given = [h.outcomes[index] for h in own if h.states[index] is State.WRONG]
     worst = max((t.verdict for t in given if t), key=lambda v: v.severity, default=None)
     return f"{GLYPHS[worst] if worst else '.'} {wrong}/{known}"
+
+
+def _unknown(
+    found: Sequence[History], families: Sequence[str], columns: Sequence[Column]
+) -> Iterator[str]:
+    """For each family, the releases in which nothing is known of it, by reason."""
+    for family in families:
+        own = [h for h in found if h.family == family]
+        reasons: dict[str, list[str]] = {}
+        for index, column in enumerate(columns):
+            if not column.empty and _cell(found, family, index) == "unknown":
+                reasons.setdefault(_why(own, index), []).append(column.release.version)
+        for why, releases in reasons.items():
+            yield f"{family} in {', '.join(releases)}: {_short(why)}"
+
+
+def _why(own: Sequence[History], index: int) -> str:
+    """The commonest outcome of a release's schedules."""
+    given = [h.outcomes[index] for h in own]
+    said = Counter(
+        f"{one.verdict} - {one.what}" if one.what else str(one.verdict) for one in given if one
+    )
+    return said.most_common(1)[0][0] if said else "no case of it was run"
 
 
 def _changes(found: Iterable[History]) -> list[str]:
@@ -166,6 +193,7 @@ def _parts(table: Table) -> list[tuple[str, tuple[str, ...]]]:
     """The non-empty parts below the table."""
     parts = [
         ("cannot be run", table.problems),
+        ("unknown", table.unknown),
         ("added or fixed", table.changes),
         ("not right, in another way", table.unlike),
         ("cache classes", table.caches),

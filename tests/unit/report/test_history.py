@@ -256,3 +256,38 @@ def test_counts_that_stay_are_not_shown():
     table = make_table([counted("0.1", 1.0), counted("0.2", 1.0)])
     assert table.costs == ()
     assert "what work costs" not in as_text(table).lower()
+
+
+def recorded(version, wrong, verdict=Verdict.DIVERGED):
+    """A release whose result holds the same finding, of all that the schedule had."""
+    made = column(version, verdict)
+    schedule = ScheduleResult("ragged", verdict, wrong=wrong)
+    finding = Finding(verdict, "free", "token 3 is 6", schedule="ragged", request_id="a", step=3)
+    result = msgspec.structs.replace(made.results[0], schedules=(schedule,), evidence=(finding,))
+    return Column(made.release, (result,))
+
+
+@pytest.mark.parametrize("verdict", [Verdict.DIVERGED, Verdict.PROTOCOL])
+def test_findings_that_a_result_does_not_hold_tell_releases_apart(verdict):
+    both = ("a from token 3", "z from token 9")
+    (found,) = histories_of([recorded("0.1", both, verdict), recorded("0.2", both[:1], verdict)])
+    assert found.differs
+    assert "z from token 9" in found.signatures
+    (alike,) = histories_of([recorded("0.1", both, verdict), recorded("0.2", both, verdict)])
+    assert not alike.differs
+
+
+def test_why_nothing_is_known_of_a_family_is_said():
+    columns = [
+        column("0.1", Verdict.UNSUPPORTED),
+        column("0.2", Verdict.DRIFT),
+        column("0.3", Verdict.VACUOUS),
+    ]
+    table = make_table(columns)
+    assert table.rows == (("llama", ("unknown", "~ 1/1", "unknown")),)
+    assert table.unknown == (
+        "llama in 0.1: unsupported - seen in 0.1",
+        "llama in 0.3: vacuous - seen in 0.3",
+    )
+    assert "unknown:\n  llama in 0.1: unsupported - seen in 0.1" in as_text(table)
+    assert make_table([column("0.2", Verdict.DRIFT)]).unknown == ()

@@ -9,6 +9,8 @@ from miniatures.wrong import WRONG
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.verdict import CaseId, Verdict, decode, encode
 from conformance.plugins.servers.http import HttpLibrary
+from conformance.report.history import wrong_requests
+from conformance.run.judging import summing
 from conformance.run.session import Session
 
 LACK = "libGL.so.1: cannot open shared object file: No such file or directory"
@@ -133,3 +135,22 @@ def test_time_is_booked_by_phase(session):
     assert {"load", "single stream", "engine", "checks", "memory churn"} <= set(
         session.phases.spent
     )
+
+
+def test_a_schedule_names_all_its_wrong_requests_however_many_findings_are_kept(
+    session, monkeypatch
+):
+    whole = run(session, engine="AttendsToPadding")
+    monkeypatch.setattr(summing, "MOST_FINDINGS", 1)
+    cut = run(session, engine="AttendsToPadding")
+    assert len(cut.evidence) == 1
+    named = {schedule.name: schedule.wrong for schedule in cut.schedules}
+    assert named == {
+        schedule.name: tuple(
+            wrong_requests(
+                schedule.verdict, [f for f in whole.evidence if f.schedule == schedule.name]
+            )
+        )
+        for schedule in whole.schedules
+    }
+    assert sum(map(len, named.values())) > 1

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from conformance.checks.expectations import load_expectations
-from conformance.checks.expectations.loading import OWN
+from conformance.checks.expectations.loading import OWN, SHOWN
 from conformance.core.errors import ExpectationError
 from conformance.core.verdict import Verdict
 
@@ -200,3 +200,18 @@ def test_a_plugins_entry_may_not_have_the_name_of_another(tmp_path):
     (tmp_path / "mlx_lm.toml").write_text(GOOD)
     with pytest.raises(ExpectationError, match="field 'id' is used 2 times"):
         load_expectations(tmp_path, [tmp_path])
+
+
+def test_a_release_in_which_an_entry_was_seen_counts_as_named(tmp_path):
+    (tmp_path / "mlx_lm.toml").write_text(GOOD)
+    (tmp_path / SHOWN).write_text('{"mlx-lm": {"0.33.0": ["lost-state"], "0.33.1": []}}')
+    (entry,) = load_expectations(tmp_path).defects
+    assert entry.also_in == ("0.33.0",)
+    assert [entry.in_release(v) for v in ("0.32.2", "0.33.0", "0.33.1")] == [True, True, False]
+    assert entry.released({"mlx-lm": "0.33.0"})
+
+
+def test_a_malformed_record_of_releases_is_one_sentence(tmp_path):
+    (tmp_path / SHOWN).write_text('{"mlx-lm": ["0.33.0"]}')
+    with pytest.raises(ExpectationError, match=r"releases\.json: "):
+        load_expectations(tmp_path)

@@ -1,0 +1,189 @@
+"""Sorts what a new release shows against the known defects: what a person has to read of it.
+
+The release's cases were run with the known defects that its functions still have. An entry whose
+function changed is inactive there, and its failures are unexpected.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from conformance.checks.expectations.defects import groups
+from conformance.checks.expectations.entries import Defect, code_of
+from conformance.checks.expectations.rules import CHANGED
+from conformance.core.upstream_functions import places
+from conformance.core.verdict import CaseResult, Verdict
+from conformance.report.cascades import Cascade, Explanations, cascades
+from conformance.report.message import broken_rules, changed_defects
+from conformance.tools.releases.changed_code import Code, Touched
+from conformance.tools.releases.pins import Release
+
+
+class Fate(enum.StrEnum):
+    """What became of an entry in a release."""
+
+    STILL = "still there"
+    FIXED = "fixed"
+    CHANGED = "changed"
+    UNSEEN = "not seen"
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """One entry in a release.
+
+    Attributes:
+        changed: its functions that have another source there, or are gone.
+        right: cases that have its scenario and families, and are right there.
+        wrong: cases that show it, or look like it.
+    """
+
+    entry: Defect
+    fate: Fate
+    changed: tuple[str, ...] = ()
+    right: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What a release shows.
+
+    Attributes:
+        entries: all entries about the library.
+        new: unexpected failures that look like no known defect, by cause.
+        lacking: families whose model the release does not have or cannot load.
+        cases: the number of cases that ran.
+    """
+
+    release: Release
+    before: Release
+    touched: Touched
+    entries: tuple[Sorted, ...]
+    new: tuple[Cascade, ...]
+    lacking: tuple[str, ...]
+    cases: int
+    problem: str = ""
+
+    def of(self, fate: Fate) -> tuple[tuple[Sorted, ...], ...]:
+        """The entries with that fate, those of one defect together."""
+        found = {one.entry.id: one for one in self.entries if one.fate is fate}
+        together = groups(tuple(one.entry for one in found.values()))
+        return tuple(tuple(found[entry.id] for entry in group) for group in together)
+
+    @property
+    def to_read(self) -> int:
+        """The number of items that a person must read."""
+        return (
+            len(self.new)
+            + len(self.of(Fate.FIXED))
+            + len(self.of(Fate.CHANGED))
+            + bool(self.lacking)
+        )
+
+
+def refreshed(
+    release: Release,
+    before: Release,
+    touched: Touched,
+    code: Code,
+    *,
+    entries: Sequence[Defect],
+    results: Sequence[CaseResult],
+    order: Sequence[str] = (),
+    explanations: Explanations | None = None,
+    problem: str = "",
+) -> Refreshed:
+    """Sort the entries about a library by the results of one of its releases.
+
+    Args:
+        code: the release's.
+        entries: all known defects.
+        results: of the touched families, judged there with these entries.
+        order: of the ladder.
+        problem: why results are missing.
+    """
+    own = [entry for entry in entries if entry.package == release.library]
+    unloaded = _unloaded(results)
+    seen = [result for result in results if result.family not in unloaded]
+    news = [result for result in seen if not _old(result)]
+    return Refreshed(
+        release=release,
+        before=before,
+        touched=touched,
+        entries=tuple(_sorted(entry, code, seen) for entry in own),
+        new=cascades(news, order, explanations),
+        lacking=tuple(dict.fromkeys((*touched.lacking, *unloaded))),
+        cases=len(results),
+        problem=problem,
+    )
+
+
+def _unloaded(results: Iterable[CaseResult]) -> tuple[str, ...]:
+    """Families of which no case got as far as a schedule, as the library refuses their model."""
+    of_family: dict[str, list[CaseResult]] = {}
+    for result in results:
+        of_family.setdefault(result.family, []).append(result)
+    return tuple(
+        family
+        for family, own in of_family.items()
+        if all(r.verdict is Verdict.UNSUPPORTED and not r.schedules and not r.expected for r in own)
+    )
+
+
+def _old(result: CaseResult) -> bool:
+    """Whether an unexpected result is news of an entry: it looks like it, or passes."""
+    if result.expected:
+        return False
+    return bool(changed_defects(result)) or result.verdict.good
+
+
+def _sorted(entry: Defect, code: Code, results: Sequence[CaseResult]) -> Sorted:
+    changed = tuple(
+        str(place)
+        for place in places(entry.where)
+        if (bound := entry.functions.get(str(place))) and code.function(place) != bound.source
+    )
+    about = [result for result in results if _about(entry, result)]
+    wrong = tuple(result.case for result in about if _shows(entry, result))
+    right = tuple(result.case for result in about if _proves_absence(entry, result))
+    return Sorted(entry, _fate(entry, changed, right, wrong), changed, right, wrong)
+
+
+def _fate(
+    entry: Defect, changed: Sequence[str], right: Sequence[str], wrong: Sequence[str]
+) -> Fate:
+    if wrong:
+        return Fate.CHANGED if changed or (right and not entry.by_time) else Fate.STILL
+    return Fate.FIXED if right and not entry.by_time else Fate.UNSEEN
+
+
+def _about(entry: Defect, result: CaseResult) -> bool:
+    """Whether the entry would cover the case if its functions were unchanged."""
+    code = code_of(entry.package, result.versions)
+    same = msgspec.structs.replace(entry, unchanged_in=code, changed_in="")
+    return result.scenario in entry.verdicts and same.concerns(result)
+
+
+def _shows(entry: Defect, result: CaseResult) -> bool:
+    """Whether the case shows the defect, or fails like it where its function changed."""
+    if result.verdict.good:
+        return False
+    named = entry.id in (result.known or "").split(", ") and not broken_rules(result)
+    like = f"{CHANGED} {entry.id}, "
+    return named or any(rule.startswith(like) for rule in changed_defects(result))
+
+
+def _proves_absence(entry: Defect, result: CaseResult) -> bool:
+    """Whether the case would show the defect if the release had it.
+
+    Not if it was run only mended, or without some of its schedules, or is of a family that may be
+    right.
+    """
+    named = any(result.family == glob for glob in entry.families) or entry.families == ("*",)
+    whole = not result.left_out and not result.mended_alone
+    return result.verdict.good and result.seed == 0 and whole and named
