@@ -143,6 +143,11 @@ class Engine(ABC):
         return ""
 
     @classmethod
+    def in_turn(cls, model: Any, options: EngineOptions) -> str:  # noqa: ARG003
+        """Why requests with these options to ``model`` wait for each other; empty if they don't."""
+        return ""
+
+    @classmethod
     def variant(cls, family: Family) -> Family:
         """The family as this engine runs it; a changed family has its own name."""
         return family

@@ -131,6 +131,8 @@ class Witness:
             (``Engine.apart``), the case is ``unsupported``, for the engine's reason.
         cut: needs a prompt in pieces. Not required for a model whose prompts are never cut
             (``Engine.uncut``).
+        beside: needs requests next to each other. Not required where they wait for each other
+            (``Engine.in_turn``).
     """
 
     name: str
@@ -138,6 +140,7 @@ class Witness:
     needs: frozenset[Capability] = frozenset()
     shared: bool = False
     cut: bool = False
+    beside: bool = False
     schedules: tuple[str, ...] = ()
     reach: Callable[[Schedule, PrefixReuse], bool] | None = None
     essential: bool = False

@@ -63,6 +63,7 @@ def in_flight(count: int) -> Witness:
     return Witness(
         f"{count} answers at once",
         lambda trace: any(len(step.in_stage(Stage.DECODE)) >= count for step in trace.steps),
+        beside=count > 1,
     )
 
 
@@ -151,6 +152,7 @@ def _samplers(brief: Brief) -> list[Schedule]:
         text_request(brief, "seed2", SHORT, max_tokens=ANSWER, sampler=seeded[1]),
         text_request(brief, "narrow", TWO, max_tokens=ANSWER, sampler=narrow),
         text_request(brief, "plain2", SHORT, variant=1, max_tokens=ANSWER),
+        text_request(brief, "seed1 again", LONG, max_tokens=ANSWER, sampler=seeded[0]),
     ]
     return [at_once("seeds_beside_plain", *rows)]
 
@@ -204,7 +206,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         "requests that join while another's answer is on its way",
         _SERVED | {Capability.LATE_JOIN},
         _joins,
-        (Witness("a request that joins a long answer", joined),),
+        (Witness("a request that joins a long answer", joined, beside=True),),
         applies=_room(RUNNING + LASTING),
     ),
     Scenario(

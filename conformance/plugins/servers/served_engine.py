@@ -193,14 +193,16 @@ class ServedEngine(Engine):
         self._left: dict[str, Left] = {}
         self._answers: dict[str, Answer] = {}
         self._looked_at = 0
-        self._own = (BUSY,) if options.busy else ()
+        # Where requests wait for each other, they would only wait for one of the engine's own.
+        self._turns = bool(self.in_turn(model, options))
+        self._own = (BUSY,) if options.busy and not self._turns else ()
         self._hung = self._provoked = False
         self._look = Look()
         self.url = self.connect()
         self._asking = Asking(self.url)
         self._incoming = Incoming(self._asking)
         try:
-            if options.busy:
+            if self._own:
                 self._begin_busy()
             self._look.memory = self.memory()
         except BaseException:
@@ -425,7 +427,8 @@ class ServedEngine(Engine):
         """Claims about a request's wait for answers at work, if there was a slot for it."""
         found = self._found_at_work.pop(name)
         room = len(self._open()) + len(self._own) <= self._options.completion_batch_size
-        if not room or only_the_server(self._requests[name]):  # another model has its own batch
+        # Another model has its own batch.
+        if not room or self._turns or only_the_server(self._requests[name]):
             return []
         claims = (waited_for(answer, other, self._most(other)) for other in found)
         return [claim for about in claims for claim in about]
