@@ -188,6 +188,10 @@ class Engine(ABC):
         """
         return None
 
+    def left(self) -> Mapping[str, int] | None:
+        """Counts of what is alive in the engine's own process, by kind; ``None`` if it has none."""
+        return None
+
     def counted(self) -> Counted | None:
         """The engine's own statistics of the whole run; ``None`` if it keeps none."""
         return None

@@ -49,13 +49,14 @@ from conformance.scenarios.served_clients import (
 )
 from conformance.scenarios.served_draws import SERVED_DRAWS
 from conformance.scenarios.served_features import FEATURES
-from conformance.scenarios.served_leaves import leaves
+from conformance.scenarios.served_leaves import leaves, weighed
 from conformance.scenarios.served_options import SERVED_OPTIONS
 from conformance.scenarios.served_text import SERVED_TEXT
 from conformance.scenarios.served_traffic import SERVED_TRAFFIC
 
 _SERVED = frozenset({Capability.SERVED})
 _IN_PIECES = frozenset({Capability.CHUNKED})
+_COUNTED = frozenset({Capability.COUNTED})
 
 
 def in_flight(count: int) -> Witness:
@@ -283,6 +284,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
                 seen.removed_from(Stage.PREFILL).shown_in("prefill"), needs=_IN_PIECES, cut=True
             ),
             seen.removed_from(Stage.QUEUED).shown_in("waiting"),
+            Witness("what each cycle left", weighed, needs=_COUNTED).shown_in("again"),
             seen.follow_up(),
         ),
         applies=_room(2 * LASTING + SHORT),
