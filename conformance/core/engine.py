@@ -175,6 +175,11 @@ class Engine(ABC):
         return ""
 
     @classmethod
+    def in_turn(cls, model: Any, options: EngineOptions) -> str:  # noqa: ARG003
+        """Why requests with these options to ``model`` wait for each other; empty if they don't."""
+        return ""
+
+    @classmethod
     def variant(cls, family: Family) -> Family:
         """The family as this engine runs it; a changed family has its own name."""
         return family
@@ -213,6 +218,10 @@ class Engine(ABC):
         The sequence is evaluated first. ``None`` without the capabilities ``WEIGHED`` and
         ``STORED``.
         """
+        return None
+
+    def left(self) -> Mapping[str, int] | None:
+        """Counts of what is alive in the engine's own process, by kind; ``None`` if it has none."""
         return None
 
     def counted(self) -> Counted | None:

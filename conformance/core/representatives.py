@@ -10,6 +10,7 @@ import msgspec
 from conformance.core.family import Family
 
 FILE = "representatives.toml"
+_QUANTIZED = "served_quantized"
 Table = dict[str, tuple[str, ...]]
 """Names of families, by library; all families of a library without an entry."""
 
@@ -24,6 +25,7 @@ class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         costly: families that run costly tests of the engine below the full tier.
         marathon: families that run the ``marathon`` there.
         served: families that servers run by default.
+        served_quantized: families whose keys and values a server quantizes.
         served_by_first: ``scenarios`` that only the first of these runs.
     """
 
@@ -33,10 +35,13 @@ class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     costly: Table
     marathon: Table
     served: Table
+    served_quantized: Table
     served_by_first: Table
 
     def serves(self, family: Family, scenario: str) -> bool:
         """Whether the family runs the servers' scenario by default."""
+        if scenario == _QUANTIZED:
+            return family.name in chosen_of(self.served_quantized, family)
         of_first = scenario in self.served_by_first["scenarios"]
         chosen = chosen_of(self.served, family)
         return family.name in (chosen[:1] if of_first else chosen)

@@ -148,8 +148,10 @@ class Run:
         """Count what is left, if the schedule requests it and all requests so far have ended."""
         finished = [name for name, stage in self.stages.items() if stage is Stage.FINISHED]
         if not self._live() and self._measuring.idle(len(finished)):
-            engine.give_up(finished[-1], computed=False)  # or its adapter keeps all caches
-            self._left.append(self._measuring.left())
+            if (left := engine.left()) is None:
+                engine.give_up(finished[-1], computed=False)  # or its adapter keeps all caches
+                left = self._measuring.left()
+            self._left.append(left)
 
     def _loop(self, engine: Engine) -> bool:
         """Step until all requests have ended; return whether the step limit was reached."""

@@ -133,6 +133,8 @@ class Witness:
             fewer slots.
         cut: needs a prompt in pieces. Not required for a model whose prompts are never cut
             (``Engine.uncut``).
+        beside: needs requests next to each other. Not required where they wait for each other
+            (``Engine.in_turn``).
     """
 
     name: str
@@ -141,6 +143,7 @@ class Witness:
     shared: bool = False
     rows: int = 0
     cut: bool = False
+    beside: bool = False
     schedules: tuple[str, ...] = ()
     reach: Callable[[Schedule, PrefixReuse], bool] | None = None
     essential: bool = False

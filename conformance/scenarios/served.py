@@ -50,13 +50,14 @@ from conformance.scenarios.served_clients import (
 )
 from conformance.scenarios.served_draws import SERVED_DRAWS
 from conformance.scenarios.served_features import FEATURES
-from conformance.scenarios.served_leaves import leaves
+from conformance.scenarios.served_leaves import leaves, weighed
 from conformance.scenarios.served_options import SERVED_OPTIONS
 from conformance.scenarios.served_text import SERVED_TEXT
 from conformance.scenarios.served_traffic import SERVED_TRAFFIC
 
 _SERVED = frozenset({Capability.SERVED})
 _IN_PIECES = frozenset({Capability.CHUNKED})
+_COUNTED = frozenset({Capability.COUNTED})
 
 
 def in_flight(count: int) -> Witness:
@@ -64,8 +65,8 @@ def in_flight(count: int) -> Witness:
     return Witness(
         f"{count} answers at once",
         lambda trace: any(len(step.in_stage(Stage.DECODE)) >= count for step in trace.steps),
-        needs=frozenset({Capability.LATE_JOIN}) if count > 1 else frozenset(),
         rows=count,
+        beside=count > 1,
     )
 
 
@@ -173,6 +174,7 @@ def _samplers(brief: Brief) -> list[Schedule]:
         text_request(brief, "seed2", SHORT, max_tokens=ANSWER, sampler=seeded[1]),
         text_request(brief, "narrow", TWO, max_tokens=ANSWER, sampler=narrow),
         text_request(brief, "plain2", SHORT, variant=1, max_tokens=ANSWER),
+        text_request(brief, "seed1 again", LONG, max_tokens=ANSWER, sampler=seeded[0]),
     ]
     return [at_once("seeds_beside_plain", *rows)]
 
@@ -226,7 +228,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         "requests that join while another's answer is on its way",
         _SERVED | {Capability.LATE_JOIN},
         _joins,
-        (Witness("a request that joins a long answer", joined),),
+        (Witness("a request that joins a long answer", joined, beside=True),),
         applies=_room(RUNNING + LASTING),
     ),
     Scenario(
@@ -303,6 +305,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
                 seen.removed_from(Stage.PREFILL).shown_in("prefill"), needs=_IN_PIECES, cut=True
             ),
             seen.removed_from(Stage.QUEUED).shown_in("waiting"),
+            Witness("what each cycle left", weighed, needs=_COUNTED).shown_in("again"),
             seen.follow_up(),
         ),
         applies=_room(2 * LASTING + SHORT),

@@ -84,7 +84,31 @@ def prefixes(brief: Brief) -> list[Schedule]:
             (together(first), together(*others, when=gone(first.request_id))),
             options=options,
         ),
+        one_by_one("turns", _turns(brief), options),
     ]
+
+
+# Tokens of a prompt that fills more than one block of a cache's storage, which has 256, and of the
+# part of it that another prompt begins with: what is kept must be cut by less than a block.
+_BEGIN, _PART = 300, 280
+
+
+def _turns(brief: Brief) -> list[Request]:
+    """A long conversation that goes on, is cut back to a part of its begin, and goes on again."""
+    less = max(0, _BEGIN + 6 * ANSWER - (brief.longest or 4 * _BEGIN))
+    begin = brief.prompt(_BEGIN - less, 0)
+
+    def row(name: str, prompt: tuple[int, ...], variant: int) -> Request:
+        return Request(name, prompt + brief.prompt(SHORT, variant), ANSWER // 2)
+
+    def turn(name: str, before: Request, variant: int) -> Request:
+        answer = brief.solo(before, EngineOptions()).tokens
+        return row(name, before.prompt + answer, variant)
+
+    first = row("first", begin, 3)
+    back = row("back", begin[: _PART - less], 5)
+    again = row("again", begin, 6)
+    return [first, turn("second", first, 4), back, turn("back_second", back, 7), again]
 
 
 def joined(trace: Trace) -> bool:

@@ -45,12 +45,34 @@ def systems(brief: Brief) -> list[Schedule]:
             options=caching,
         ),
         one_by_one("changed", changed, caching),
+        one_by_one("last_token", _last_token(brief), caching),
     ]
     if kept:
         order = (0, 3, 4, 5, 6, 0)
         rows = [_with_system(brief, f"r{i}", system) for i, system in enumerate(order)]
         schedules.append(one_by_one("few_kept", rows, EngineOptions(prefix_caching=_FEW)))
     return schedules
+
+
+_TRIED = 32
+
+
+def _last_token(brief: Brief) -> list[Request]:
+    """Two system messages in turn that differ in their last token, so that answers differ."""
+    begin, user = brief.prompt(SYSTEM, 10), brief.prompt(SHORT, 3)
+
+    def row(name: str, last: int) -> Request:
+        prompt = (*begin[:-1], last, *user)
+        return Request(name, prompt, _SHORT_ANSWER, asked=Asked(system=SYSTEM))
+
+    def answer(last: int) -> tuple[int, ...]:
+        return brief.solo(row("tried", last), EngineOptions()).tokens
+
+    low, high = brief.tokens
+    own = begin[-1]
+    others = [(own - low + more) % (high - low) + low for more in range(1, _TRIED)]
+    other = next((last for last in others if answer(last) != answer(own)), others[0])
+    return [row(f"r{at}", last) for at, last in enumerate((own, other, own, other))]
 
 
 def _with_system(brief: Brief, name: str, system: int, user: int = 0) -> Request:
@@ -73,12 +95,18 @@ def images(brief: Brief) -> list[Schedule]:
     """Prompts that differ only in their images, or only in their text, with the prefix cache."""
     options = EngineOptions(prefix_caching=PrefixCaching())
 
-    def row(name: str, content: int, variant: int) -> Request:
-        parts = [brief.prompt(SHORT, 7), *_image(brief, content), brief.prompt(LONG, variant)]
-        prompt, media = brief.compose(parts)
+    def row(name: str, content: int, variant: int, *, twin: bool = False) -> Request:
+        image = Media("image", brief.sizes["image"][0], content, twin=twin)
+        prompt, media = brief.compose([brief.prompt(SHORT, 7), image, brief.prompt(LONG, variant)])
         return Request(name, prompt, _SHORT_ANSWER, media=media)
 
-    rows = [row("one", 0, 0), row("other", 1, 0), row("again", 0, 0), row("other_text", 0, 1)]
+    rows = [
+        row("one", 0, 0),
+        row("other", 1, 0),
+        row("again", 0, 0),
+        row("last_pixel", 0, 0, twin=True),
+        row("other_text", 0, 1),
+    ]
     return [
         one_by_one("one_by_one", rows, options),
         Schedule(
@@ -93,10 +121,6 @@ def images_matter(trace: Trace) -> bool:
     """Whether the same text with another image had a different answer."""
     one, other = trace.stream("one").tokens, trace.stream("other").tokens
     return bool(other) and one != other
-
-
-def _image(brief: Brief, content: int) -> list[tuple[int, ...] | Media]:
-    return [Media("image", brief.sizes["image"][0], content)]
 
 
 # Tokens with these texts can make an object of the schema, and other JSON.
@@ -178,9 +202,8 @@ def adapters(brief: Brief) -> list[Schedule]:
         one_by_one("in_turn", rows, caching),
         Schedule("while_one_answers", (together(own), together(adapted, when=produced("own", 3)))),
         *([one_by_one("default_model", default)] if brief.library == "mlx_lm" else []),
-        # A server may give each row its adapter, or let them wait for each other. That of mlx-vlm
-        # gives a request whichever generator is the newest once it has waited (docs/servers.md).
-        *([at_once("at_once", *mixed)] if brief.library != "mlx_vlm" else []),
+        # A server may give each row its adapter, or let them wait for each other.
+        at_once("at_once", *mixed),
     ]
 
 
@@ -289,7 +312,9 @@ FEATURES: tuple[Scenario, ...] = (
         _SERVED,
         systems,
         (
-            Witness("answers that differ with it", _systems_matter).shown_in("changed"),
+            Witness("answers that differ with it", _systems_matter).shown_in(
+                "changed", "last_token"
+            ),
             Witness("a system message that was kept", reused, needs=_KEEPS),
             Witness("one that was kept no longer", kept_no_longer, needs=_KEEPS).shown_in(
                 "few_kept"

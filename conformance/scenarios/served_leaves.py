@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Asked, Removal, Request, Schedule, Trigger
+from conformance.core.schedule import CYCLES, Asked, Removal, Request, Schedule, Trigger, Weigh
+from conformance.core.trace import Trace
 from conformance.scenarios.build import (
     LONG,
     MEDIUM,
+    PIECE,
     SHORT,
     TWO,
     gone,
@@ -57,7 +59,29 @@ def leaves(brief: Brief) -> list[Schedule]:
         _at_last_token(brief),
         _unread(brief),
         *([_in_prefill(brief)] if Capability.CHUNKED in brief.capabilities else []),
+        *([_again(brief)] if Capability.COUNTED in brief.capabilities else []),
     ]
+
+
+def _again(brief: Brief) -> Schedule:
+    """Some requests end and some clients leave, many times; the server is idle in between."""
+    arrivals, removals = [], []
+    for number in range(CYCLES):
+        lengths = {"ends": MEDIUM, "streams": SHORT, "waits": TWO, "begins": 4 * LONG}
+        limits = [ANSWER // 2, LASTING, ANSWER, ANSWER]
+        rows = requests_of(brief, {f"{name}{number}": n for name, n in lengths.items()}, limits)
+        _, streams, waits, begins = (row.request_id for row in rows)
+        when = gone(f"ends{number - 1}") if number else None
+        arrivals.append(together(*rows, when=when))
+        removals += [Removal((name,), queued(name)) for name in (waits, begins)]
+        removals.append(Removal((streams,), produced(streams, 2)))
+    options = EngineOptions(prefill_step_size=PIECE, counted=True)
+    return Schedule("again", tuple(arrivals), tuple(removals), options=options, weigh=Weigh.IDLE)
+
+
+def weighed(trace: Trace) -> bool:
+    """Whether it was counted often enough what requests left behind."""
+    return len(trace.left) >= CYCLES
 
 
 def _in_prefill(brief: Brief) -> Schedule:

@@ -68,7 +68,13 @@ _PRESENT = Processor("library", {"presence_penalty": 1.5})
 
 
 def _schedules(brief: Brief) -> list[Schedule]:
-    return [_options(brief), _ends(brief), _logprobs(brief), _some_logprobs(brief)]
+    return [
+        _options(brief),
+        _ends(brief),
+        _logprobs(brief),
+        _own_logprobs(brief),
+        _some_logprobs(brief),
+    ]
 
 
 def _options(brief: Brief) -> Schedule:
@@ -210,21 +216,45 @@ def _logprobs(brief: Brief) -> Schedule:
     return at_once("logprobs", *rows, options=EngineOptions(busy=True))
 
 
+def _own_logprobs(brief: Brief) -> Schedule:
+    """Answers in one piece with their tokens' own logprobs, next to answers without logprobs."""
+    lengths = (MEDIUM, LONG, SHORT, TWO, LONG + 1, SHORT + 1)
+    rows = [
+        _with_or_without(brief, at, n, {"logprobs": at % 2 == 0}, streamed=at % 4 == 1)
+        for at, n in enumerate(lengths)
+    ]
+    return at_once("own_logprobs", *rows, options=EngineOptions(busy=True))
+
+
+def _with_or_without(
+    brief: Brief,
+    at: int,
+    length: int,
+    fields: dict[str, Any],
+    *,
+    streamed: bool,
+    most: int = ANSWER // 2,
+) -> Request:
+    """A request with logprobs, or without if ``fields`` say so."""
+    bare = fields.get("logprobs") is False
+    return text_request(
+        brief,
+        f"{'without' if bare else 'with'} {at}",
+        length,
+        variant=50 + at,
+        max_tokens=most,
+        # An answer without logprobs is read from its text, in which special tokens are missing.
+        processors=(_plain_words(brief),) if bare else (),
+        asked=Asked(streamed=streamed, fields=fields),
+    )
+
+
 def _some_logprobs(brief: Brief) -> Schedule:
     """Requests with logprobs join one without; then one without joins one with logprobs."""
 
     def row(at: int, length: int, most: int, *, asked: bool) -> Request:
-        fields = {"top_logprobs": 2 + at} if asked else {"logprobs": False}
-        return text_request(
-            brief,
-            f"{'with' if asked else 'without'} {at}",
-            length,
-            variant=50 + at,
-            max_tokens=most,
-            # An answer without logprobs is read from its text, in which special tokens are missing.
-            processors=() if asked else (_plain_words(brief),),
-            asked=Asked(streamed=at % 2 == 0, fields=fields),
-        )
+        fields: dict[str, Any] = {"top_logprobs": 2 + at} if asked else {"logprobs": False}
+        return _with_or_without(brief, at, length, fields, streamed=at % 2 == 0, most=most)
 
     most = min(LASTING // 4, (brief.longest or LASTING) - MEDIUM - 2)
     first, second = row(0, MEDIUM, most, asked=False), row(4, SHORT, most, asked=True)
@@ -248,7 +278,9 @@ def _plain_words(brief: Brief) -> Processor:
 def _some_bare(trace: Trace) -> bool:
     """Whether answers with and without logprobs were on their way at once."""
     asked = {
-        r.request_id: "top_logprobs" in r.asked.fields for r in trace.schedule.requests if r.asked
+        r.request_id: r.asked.fields.get("logprobs") is not False
+        for r in trace.schedule.requests
+        if r.asked
     }
     return any(
         {asked[n] for n in step.in_stage(Stage.DECODE)} == {True, False} for step in trace.steps
@@ -291,6 +323,6 @@ SERVED_TRAFFIC = Scenario(
         Witness("drawn answers beside others", _beside_others).shown_in("options"),
         Witness("equal requests with different answers", _differ).shown_in("options"),
         Witness("answers that end in every way", _ended).shown_in("ends"),
-        Witness("answers with and without logprobs", _some_bare).shown_in("some_logprobs"),
+        Witness("answers with and without logprobs", _some_bare).shown_in("*_logprobs"),
     ),
 )

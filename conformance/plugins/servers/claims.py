@@ -166,7 +166,11 @@ def about_logprobs(
     if answer.bare:
         yield Claim("logprobs, unasked", str(len(entries)), "0", holds=not entries)
         return
-    if request.asked is not None and "top_logprobs" in request.asked.fields:
+    fields = request.asked.fields if request.asked is not None else {}
+    if fields.get("logprobs") is True:  # not only because all requests have them
+        said = str(sum(e.get("logprob") is not None for e in entries))
+        yield Claim("tokens with logprobs", said, right := str(len(words)), said == right)
+    if "top_logprobs" in fields:
         # All answers have logprobs if the server's streams do; these were asked for by number.
         said, right = str(sum(bool(e.get("top_logprobs")) for e in entries)), str(len(words))
         yield Claim("tokens with top_logprobs", said, right, said == right)

@@ -342,6 +342,12 @@ class HttpEngine(ServedEngine):
         return frozenset(map(Capability, named().not_offered))
 
     @classmethod
+    def in_turn(cls, model: Any, options: EngineOptions) -> str:  # noqa: ARG003
+        """See ``Engine.in_turn``."""
+        late = Capability.LATE_JOIN in cls.not_offered()
+        return "its user says that it answers one request at a time" if late else ""
+
+    @classmethod
     def alone(
         cls, model: Origin, request: Request, options: EngineOptions
     ) -> tuple[int, ...] | None:

@@ -30,7 +30,7 @@ from conformance.plugins.servers import planting
 from conformance.plugins.servers.asking import Answer, Question, Tokens
 from conformance.plugins.servers.claims import about_kept, about_limits, about_swap, right_text
 from conformance.plugins.servers.fields import question
-from conformance.plugins.servers.planting import Steps, kept
+from conformance.plugins.servers.planting import Steps, kept, weighed
 from conformance.plugins.servers.process import (
     ManagedServer,
     Pool,
@@ -254,6 +254,10 @@ class ManagedEngine(ServedEngine):
         yield from super().look_after()
         if self._steps is not None and (own := self._steps.new()) and self._at_first is not None:
             self._left_over = own[0].nbytes - self._at_first
+
+    def left(self) -> Mapping[str, int] | None:
+        """See ``Engine.left``: in the server's process, if that is counted."""
+        return weighed(self._server.folder) if self._options.counted else None
 
     def _note(self) -> None:
         if self._steps is None:

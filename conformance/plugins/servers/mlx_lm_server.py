@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.tokenizer_utils import load
 
 from conformance.core.accepted_fields import (
@@ -25,7 +26,7 @@ from conformance.plugins.distributed.ways import write_index
 from conformance.plugins.servers.adapters import adapted_stream, write_adapter
 from conformance.plugins.servers.asking import Answer, Question, Tokens
 from conformance.plugins.servers.managed import ManagedEngine
-from conformance.plugins.servers.other_models import another, nbytes_of
+from conformance.plugins.servers.other_models import another, nbytes_of, quantized_stream
 from conformance.plugins.servers.process import free_port
 from conformance.plugins.servers.served_engine import SERVED
 from conformance.plugins.servers.spelling import Spelling
@@ -56,6 +57,7 @@ class MlxLmServer(ManagedEngine):
         Capability.PREFIX_CACHING,
         Capability.PROBES,
         Capability.PROCESSORS,
+        Capability.QUANTIZED,
         Capability.SAMPLERS,
         Capability.SCHEMAS,
         Capability.SLOTS,
@@ -87,8 +89,8 @@ class MlxLmServer(ManagedEngine):
         return {cls.request_model: body_fields_in(tree), COMMAND_LINE: options_in(tree)}
 
     def flags(self) -> Sequence[str]:
-        """Options for sizes, and for the number of kept prompts."""
-        options = self._options
+        """Options for sizes, for the number of kept prompts, and for quantized caches."""
+        options, kv = self._options, self._options.kv
         caching = options.prefix_caching
         most = self.kept_bytes()
         return (
@@ -97,6 +99,10 @@ class MlxLmServer(ManagedEngine):
             *("--decode-concurrency", str(options.completion_batch_size)),
             *("--prompt-cache-size", str(caching.snapshots) if caching is not None else "0"),
             *(("--prompt-cache-bytes", str(most)) if most is not None else ()),
+            *(("--kv-bits", str(kv.bits)) if kv is not None else ()),
+            *(("--kv-group-size", str(kv.group_size)) if kv is not None else ()),
+            # The default is 5,000, more than any request here has.
+            *(("--quantized-kv-start", str(kv.start)) if kv is not None else ()),
         )
 
     def added(self, folder: Path) -> Mapping[str, Path]:
@@ -126,6 +132,21 @@ class MlxLmServer(ManagedEngine):
         return nbytes_of(self._origin, _STORAGE) * caching.tokens // _STORAGE
 
     @classmethod
+    def in_turn(cls, model: Any, options: EngineOptions) -> str:
+        """See ``Engine.in_turn``.
+
+        Source: mlx_lm/server.py, ``ModelProvider._load`` and ``ResponseGenerator._is_batchable``.
+        """
+        origin: Origin = model
+        if options.draft_model:
+            return "the server answers requests one by one if it has a draft model"
+        if options.kv is not None:
+            return "the server answers requests one by one if keys and values are quantized"
+        kinds = {type(cache) for cache in make_prompt_cache(origin.model)}
+        alone = sorted(kind.__name__ for kind in kinds if not hasattr(kind, "merge"))
+        return f"the server answers requests one by one for {', '.join(alone)}" if alone else ""
+
+    @classmethod
     def of_family(cls, origin: Origin, family: str) -> Other:
         """See ``ManagedEngine.of_family``."""
         from conformance.plugins.mlx_lm.library import MlxLm  # noqa: PLC0415
@@ -139,9 +160,11 @@ class MlxLmServer(ManagedEngine):
 
     @classmethod
     def alone(cls, model: Any, request: Request, options: EngineOptions) -> tuple[int, ...] | None:
-        """See ``Engine.alone``; for an adapter, the library's single stream with it."""
+        """See ``Engine.alone``; for an adapter or quantized caches, the library's own stream."""
         if request.asked is not None and request.asked.adapter:
             return adapted_stream(model, request, options)
+        if options.kv is not None:
+            return quantized_stream(model, request, options)
         return super().alone(model, request, options)
 
     def question(self, request: Request, *, streamed: bool) -> Question:

@@ -1,10 +1,11 @@
-"""Models of other families beside the server's own, and the size of a model's caches."""
+"""Models of other families beside the server's own; a model's caches: size, quantized streams."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import mlx.core as mx
+from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import make_prompt_cache
 
 from conformance.core.engine_options import EngineOptions
@@ -40,3 +41,24 @@ def nbytes_of(origin: Origin, count: int) -> int:
     mx.eval(origin.model(mx.array([[low] * count]), cache=caches))
     del origin.meter[before:]  # it is no work of the engine
     return sum(int(cache.nbytes) for cache in caches)
+
+
+def quantized_stream(origin: Origin, request: Request, options: EngineOptions) -> tuple[int, ...]:
+    """mlx-lm's own single stream with quantized keys and values.
+
+    It quantizes a prompt's first piece only after reading it, unlike the streams of other engines.
+    """
+    assert options.kv is not None
+    before = len(origin.meter)
+    stream = generate_step(
+        mx.array(request.prompt),
+        origin.model,
+        max_tokens=request.max_tokens,
+        prefill_step_size=options.prefill_step_size,
+        kv_bits=int(options.kv.bits),
+        kv_group_size=options.kv.group_size,
+        quantized_kv_start=options.kv.start,
+    )
+    tokens = tuple(int(token) for token, _ in stream)
+    del origin.meter[before:]  # it is no work of the engine
+    return tokens

@@ -12,6 +12,8 @@ import contextlib
 import functools
 import importlib
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -116,12 +118,12 @@ class _Line(msgspec.Struct):
 
 def of_mlx_lm(hits: Hits) -> Patch:
     """The patch that records steps, and kept prompts, in the process of mlx-lm's server."""
-    return together(_noted("mlx_lm.generate", hits), _kept(hits))
+    return together(_noted("mlx_lm.generate", hits), _kept(hits), _weighed(hits))
 
 
 def of_mlx_vlm(hits: Hits) -> Patch:
     """The patch that records steps in the process of mlx-vlm's server."""
-    return _noted("mlx_vlm.generate.ar", hits)
+    return together(_noted("mlx_vlm.generate.ar", hits), _weighed(hits))
 
 
 def _noted(module: str, hits: Hits) -> Patch:
@@ -198,6 +200,57 @@ def kept(folder: Path) -> list[Kept]:
     file = folder / _KEPT
     lines = file.read_bytes().splitlines() if file.exists() else []
     return [msgspec.json.decode(line, type=Kept) for line in lines]
+
+
+_WANTED, _COUNTS = "weigh", "weighed.json"
+_LOOK_SECONDS, _MOST_SECONDS = 0.02, 30.0
+
+
+@contextlib.contextmanager
+def _weighed(hits: Hits) -> Iterator[None]:
+    """Count what is alive in the server's process whenever a file asks for it."""
+    from conformance.backend import memory  # noqa: PLC0415 - only in a server's process
+
+    folder = hits.file.parent  # type: ignore[attr-defined]
+    begun = contextlib.ExitStack()
+
+    def look() -> None:
+        while True:
+            time.sleep(_LOOK_SECONDS)
+            if (folder / _WANTED).exists():
+                if first:
+                    begun.enter_context(memory.only_new_objects())
+                    begun.enter_context(memory.exact_buffers())
+                    first.clear()
+                counts = memory.left(recorded=False)
+                (folder / _WANTED).unlink()
+                place = folder / f"{_COUNTS}.new"
+                place.write_bytes(msgspec.json.encode(counts))
+                place.replace(folder / _COUNTS)
+
+    first = [True]
+    threading.Thread(target=look, daemon=True).start()
+    yield
+
+
+def weighed(folder: Path) -> dict[str, int]:
+    """Counts of what is alive in the process of a server, by kind.
+
+    Args:
+        folder: the server's folder.
+
+    Raises:
+        TimeoutError: the process does not answer.
+    """
+    (folder / _WANTED).touch()
+    end = time.monotonic() + _MOST_SECONDS
+    while not (folder / _COUNTS).exists():
+        if time.monotonic() > end:
+            raise TimeoutError(f"the server counted nothing for {_MOST_SECONDS:.0f} s")
+        time.sleep(_LOOK_SECONDS)
+    counts = msgspec.json.decode((folder / _COUNTS).read_bytes(), type=dict[str, int])
+    (folder / _COUNTS).unlink()
+    return counts
 
 
 class Steps:

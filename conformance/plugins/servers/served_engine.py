@@ -196,17 +196,16 @@ class ServedEngine(Engine):
         self._left: dict[str, Left] = {}
         self._answers: dict[str, Answer] = {}
         self._looked_at = 0
-        # Requests may wait for all that came before them.
-        self._in_turn = Capability.LATE_JOIN in self.not_offered()
-        busy = options.busy and not self._in_turn
-        self._own = (BUSY,) if busy else ()
+        # Where requests wait for each other, they would only wait for one of the engine's own.
+        self._in_turn = bool(self.in_turn(model, options))
+        self._own = (BUSY,) if options.busy and not self._in_turn else ()
         self._hung = self._provoked = False
         self._look = Look()
         self.url = self.connect()
         self._asking = Asking(self.url)
         self._incoming = Incoming(self._asking)
         try:
-            if busy:
+            if self._own:
                 self._begin_busy()
             self._look.memory = self.memory()
         except BaseException:
@@ -432,9 +431,8 @@ class ServedEngine(Engine):
     def _waited(self, name: str, answer: Answer) -> list[Claim]:
         """Claims about a request's wait for answers at work, if there was a slot for it."""
         found = self._found_at_work.pop(name)
-        if not self._room() or only_the_server(
-            self._requests[name]
-        ):  # another model has its own batch
+        # Another model has its own batch.
+        if not self._room() or only_the_server(self._requests[name]):
             return []
         claims = (waited_for(answer, other, self._most(other)) for other in found)
         return [claim for about in claims for claim in about]

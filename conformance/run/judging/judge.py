@@ -157,7 +157,7 @@ def judge_batched(
         findings.append(_DOUBT)
     if worst(findings) is not Verdict.UNSUPPORTED:
         shown, missing = witnessed(
-            scenario, schedules, plays, engine, subject.model, left_out=left_out
+            scenario, schedules, plays, engine, subject.model_for(engine), left_out=left_out
         )
         findings += missing
     return Outcome(

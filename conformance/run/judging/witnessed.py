@@ -103,6 +103,9 @@ def _excuse(
         return _Excuse(reason, unsupported=witness.essential)
     if witness.cut and (uncut := engine.uncut(model)):
         return _Excuse(uncut)
+    turns = [engine.in_turn(model, s.options) for s in made] if witness.beside else [""]
+    if all(turns):
+        return _Excuse(turns[0])
     apart = engine.apart(model) if witness.shared else ""
     return _Excuse(apart, unsupported=True) if apart else None
 

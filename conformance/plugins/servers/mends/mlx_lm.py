@@ -11,7 +11,7 @@ from typing import Any
 
 from mlx_lm import server
 from mlx_lm.generate import TextStateMachine
-from mlx_lm.models.cache import LRUPromptCache
+from mlx_lm.models.cache import ChunkedKVCache, LRUPromptCache
 
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
@@ -217,6 +217,18 @@ def bytes_are_held_where_requests_are_served_one_by_one(hits: Hits) -> Patch:
             self.prompt_cache.trim_to(n_bytes=most)
 
     return after(server.ResponseGenerator, "_serve_single", served)
+
+
+@served_mend("server-chunked-prompts-trimmed")
+def chunks_that_slid_are_not_trimmed(hits: Hits) -> Patch:
+    """A chunked cache that has let its first tokens go can't be cut to a shorter prompt."""
+
+    def trimmable(right: Right, cache: Any) -> bool:
+        slid = cache.start_position > 0
+        hits.hit_if(slid)
+        return bool(right(cache)) and not slid
+
+    return wrap(ChunkedKVCache, "is_trimmable", trimmable)
 
 
 @served_mend("server-backlog")

@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from mlx_vlm.utils import get_model_path
 from starlette.requests import Request
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
+from conformance.core.faults.patching import Patch, Right, after, before, replace, together, wrap
 from conformance.core.mends import Mend
 from conformance.plugins.servers.planting import served_mend
 
@@ -189,6 +190,38 @@ def plain_requests_get_the_first_adapter(hits: Hits) -> Patch:
     # The server's own start calls the function of its module, requests that of the package.
     return together(
         before(app, "get_cached_model", preload), wrap(package, "get_cached_model", get)
+    )
+
+
+@served_mend("server-generator-of-another-client")
+def requests_keep_their_generators(hits: Hits) -> Patch:
+    """A request generates by what it has loaded, which is not stopped for another one."""
+    app: Any = importlib.import_module("mlx_vlm.server.app")
+    own: ContextVar[Any] = ContextVar("own", default=None)
+    kind = "text_generation"
+
+    class Runtime(type(app.runtime)):  # type: ignore[misc]
+        """The state of a server, in which each request finds its own generator."""
+
+        @property
+        def response_generator(self) -> Any:
+            newest = vars(self).get("response_generator")
+            hits.hit_if(own.get() not in (None, newest))
+            return own.get() or newest
+
+        @response_generator.setter
+        def response_generator(self, made: Any) -> None:
+            vars(self)["response_generator"] = made
+            own.set(made)
+
+    def unload(right: Right, group: str) -> bool:
+        if group != kind:
+            return bool(right(group))
+        # Requests that have loaded it may be about to begin.
+        return app._model_cache_registry().pop(kind) is not None
+
+    return together(
+        replace(app.runtime, "__class__", Runtime), wrap(app, "_unload_model_cache_group", unload)
     )
 
 

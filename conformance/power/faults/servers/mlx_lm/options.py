@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import mlx.core as mx
 from mlx_lm import server
 from mlx_lm.generate import BatchGenerator
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, wrap
+from conformance.core.faults.patching import Patch, Right, after, before, wrap
 from conformance.plugins.servers.planting import served_fault
 
 _fault = partial(
@@ -122,6 +125,49 @@ def logprobs_of_the_first_request(hits: Hits) -> Patch:
     return wrap(server.ResponseGenerator, "generate", generate)
 
 
+def _said(hits: Hits, change: Callable[[dict[str, Any]], None], *, streamed: bool) -> Patch:
+    """Each piece of an answer is changed before it is sent, of streams or of whole answers."""
+
+    def made(response: Any, handler: Any, *_: Any, **__: Any) -> Any:
+        if handler.stream is streamed:
+            before = copy.deepcopy(response)
+            change(response["choices"][0])
+            hits.hit_if(response != before)
+        return response
+
+    return after(server.APIHandler, "generate_response", made)
+
+
+@_fault("S38.logprobs-dropped", kills=("served_traffic/own_logprobs",))
+def logprobs_dropped(hits: Hits) -> Patch:
+    """An answer in one piece has no logprobs, whatever its request asks for."""
+    return _said(hits, lambda choice: choice.pop("logprobs", None), streamed=False)
+
+
+@_fault("S38.logprobs-of-the-token-before", kills=("served_traffic/own_logprobs",))
+def logprobs_of_the_token_before(hits: Hits) -> Patch:
+    """Each token but the first has the logprob of the one before it."""
+
+    def change(choice: dict[str, Any]) -> None:
+        entries = (choice.get("logprobs") or {}).get("content") or []
+        said = [entry["logprob"] for entry in entries if "logprob" in entry]
+        for entry, logprob in zip(entries[1:], said, strict=False):
+            entry["logprob"] = logprob
+
+    return _said(hits, change, streamed=False)
+
+
+@_fault("S38.logprobs-unasked", kills=("served_traffic/own_logprobs",))
+def logprobs_unasked(hits: Hits) -> Patch:
+    """Answers have logprobs whether or not their requests ask for them."""
+
+    def generate(_: Any, __: Any, args: Any, *___: Any, **____: Any) -> None:
+        hits.hit_if(not args.logprobs)
+        args.logprobs = True
+
+    return before(server.ResponseGenerator, "generate", generate)
+
+
 @_fault("S34.first-stop-string-alone", kills=("served_traffic/ends",))
 def first_stop_string_alone(hits: Hits) -> Patch:
     """Of several stop strings the first alone ends an answer."""
@@ -156,3 +202,63 @@ def limit_of_one_taken_for_none(hits: Hits) -> Patch:
         return right(self, segments, *args, **options)
 
     return wrap(BatchGenerator, "insert_segments", insert)
+
+
+def _of_another(hits: Hits, *, first: bool) -> Patch:
+    """A sampled request is sampled as another one asked: the first, or the one before it."""
+    temperatures: list[float] = []
+
+    def change(sampling: Any) -> None:
+        if not sampling.temperature:
+            return
+        temperatures.append(sampling.temperature)
+        sampling.temperature = temperatures[0 if first else max(0, len(temperatures) - 2)]
+
+    return _sampling(hits, change)
+
+
+@_fault("S55.sampler-of-the-neighbour", kills=("served_draws/unlike",))
+def sampler_of_the_neighbour(hits: Hits) -> Patch:
+    """A row is sampled as the request asked that came before it."""
+    return _of_another(hits, first=False)
+
+
+@_fault("S56.temperature-of-the-first-request", kills=("served_draws/unlike",))
+def temperature_of_the_first_request(hits: Hits) -> Patch:
+    """All sampled rows have the temperature of the first sampled request."""
+    return _of_another(hits, first=True)
+
+
+@_fault("S57.equal-prompts-drawn-alike", kills=("served_draws/equal",))
+def equal_prompts_drawn_alike(hits: Hits) -> Patch:
+    """Each row's random numbers begin with one key: equal requests without a seed agree."""
+
+    def make(right: Right, args: Any, tokenizer: Any) -> Any:
+        own, steps = right(args, tokenizer), itertools.count()
+        if not args.sampling.temperature or args.seed is not None:
+            return own
+
+        def sampler(logprobs: Any) -> Any:
+            hits.hit()
+            mx.random.seed(next(steps))
+            return own(logprobs)
+
+        return sampler
+
+    return wrap(server, "_make_sampler", make)
+
+
+@_fault("S58.seed-used-once", kills=("served_samplers",))
+def seed_used_once(hits: Hits) -> Patch:
+    """A seed counts for the request that sends it first: others with it go on from there."""
+    seeds: set[int] = set()
+
+    def serve(self: Any, request: Any, *_: Any) -> None:
+        args = request[2]
+        hits.hit_if(args.seed in seeds)
+        if args.seed in seeds:
+            args.seed = None
+        elif args.seed is not None:
+            seeds.add(args.seed)
+
+    return before(server.ResponseGenerator, "_serve_single", serve)

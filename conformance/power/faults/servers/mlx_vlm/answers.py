@@ -6,7 +6,7 @@ import itertools
 from functools import partial
 from typing import Any
 
-from mlx_vlm.server import generation, openai
+from mlx_vlm.server import generation, openai, request_normalization
 from mlx_vlm.server.responses_state import ThinkingStreamState
 from mlx_vlm.server.schemas import ChatStreamChunk
 
@@ -129,6 +129,19 @@ def no_top_logprobs(hits: Hits) -> Patch:
             yield piece
 
     return answers(change)
+
+
+@_fault("S38.logprobs-unasked", kills=("served_traffic/own_logprobs",))
+def logprobs_unasked(hits: Hits) -> Patch:
+    """Answers have logprobs whether or not their requests ask for them."""
+
+    def built(args: Any, request: Any, *_: Any, **__: Any) -> Any:
+        if request.logprobs is False:
+            hits.hit()
+            args.logprobs = request.logprobs = True
+        return args
+
+    return after(request_normalization, "_build_gen_args", built)
 
 
 @_fault("S7.prompt-tokens-off-by-one")
