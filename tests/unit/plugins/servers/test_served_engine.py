@@ -1,7 +1,6 @@
 """Each thing that a server can do wrong is found; a right server is exact in every scenario."""
 
 import re
-import time
 
 import msgspec
 import psutil
@@ -15,7 +14,6 @@ from conformance.core.excused import excused
 from conformance.core.phases import Phases
 from conformance.core.real_clients import Client
 from conformance.core.verdict import Verdict
-from conformance.plugins.servers.asking import Asking, Question
 from conformance.plugins.servers.http import HttpEngine, HttpLibrary, served_family
 from conformance.reference.subject import Subject
 from conformance.run.judging.judge import brief_for, judge_batched
@@ -142,26 +140,6 @@ def test_a_server_that_answers_one_at_a_time_proves_nothing_until_its_user_says_
     assert not found.verdict.good
     found = outcome(served.OneAtATime, "served_together", "ragged", not_offered=("late_join",))
     assert found.verdict is Verdict.EXACT, found.findings
-
-
-def test_requests_do_not_wait_in_the_client(monkeypatch):
-    """More than an HTTP client's usual 100 connections: all are at the server at once."""
-    monkeypatch.setattr(Served, "tick", 60.0)
-    with Served() as server:
-        asking, most = Asking(server.url), 0
-        try:
-            for index in range(120):
-                messages = [{"role": "user", "content": f"w{index}"}]
-                asking.send(
-                    Question(f"r{index}", {"model": "small", "input": messages, "max_tokens": 2})
-                )
-            end = time.monotonic() + 60
-            while most < 120 and time.monotonic() < end:
-                most = len(server.rows) + len(server.waiting)
-                time.sleep(0.05)
-        finally:
-            asking.close()
-    assert most == 120
 
 
 # Where each is found, and as what.
