@@ -1,4 +1,4 @@
-"""Writes docs/reference/, docs/defects.md and the causes in docs/servers.md: ``python ci/reference``.
+"""Writes docs/reference/, docs/defects.md and a table of docs/servers.md: ``python ci/reference``.
 
 All are derived from the code and from ``expectations/``.
 
@@ -26,8 +26,8 @@ from conformance.checks.expectations import load_expectations
 from conformance.core.known_defect import TOP, by_severity, releases
 from conformance.core.severity import Severity
 from conformance.power.faults import registry_with_faults
-from conformance.report.markdown import between, table
 from conformance.report.defects_text import issue_command, reach, repro_command, title_of
+from conformance.report.markdown import between, table
 from conformance.run import hookspecs
 from conformance.run.coverage import defects_upstream
 from conformance.run.registry import Registry
@@ -83,9 +83,10 @@ def _causes() -> Iterator[tuple[str, ...]]:
     """A row for each known defect of a server."""
     for entry in load_expectations().defects:
         shown = ", ".join(f"`{name}`" for name in entry.verdicts if name.startswith(_SERVED))
-        for server in sorted(name for name in entry.engines if name.endswith("_server")):
+        for server in (name.removesuffix("*") for name in entry.engines if "_server" in name):
             where = f"`{cell(entry.where)}`" if entry.where else ""
-            yield f"`{server}`", escaped(entry.suffers), where, f"`{entry.id}`", shown
+            said = entry.suffers or " ".join(entry.why.split()).partition(". ")[0]
+            yield f"`{server}`", escaped(said), where, f"`{entry.id}`", shown
 
 
 _SERVED = ("served_", "cost_served")
