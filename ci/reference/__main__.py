@@ -1,4 +1,6 @@
-"""Writes docs/reference/ and docs/defects.md, derived from the code: ``python ci/reference``.
+"""Writes docs/reference/, docs/defects.md and a table of docs/servers.md: ``python ci/reference``.
+
+All are derived from the code and from ``expectations/``.
 
 A test compares the committed pages with this output.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from conformance.core.known_defect import TOP, by_severity, releases
 from conformance.core.severity import Severity
 from conformance.power.faults import registry_with_faults
 from conformance.report.defects_text import issue_command, reach, repro_command, title_of
+from conformance.report.markdown import between, table
 from conformance.run import hookspecs
 from conformance.run.coverage import defects_upstream
 from conformance.run.registry import Registry
@@ -59,12 +63,33 @@ def pages() -> dict[str, str]:
     )
     environment.filters.update(cell=cell, linked=linked, escaped=escaped, removed=str.removeprefix)
     environment.filters.update(reach=reach, repro=repro_command, issue=issue_command)
-    return {
+    rendered = {
         f"{'' if name == 'defects' else 'reference/'}{name}.md": (
             environment.get_template(f"{name}.md.j2").render(**values)
         )
         for name, values in found.items()
     }
+    servers = (TARGET / SERVERS).read_text(encoding="utf-8")
+    causes = "\n".join(table(_HEAD, _causes()))
+    return {**rendered, SERVERS: between(servers, BEGIN, END, causes)}
+
+
+SERVERS = "servers.md"
+BEGIN, END = "<!-- causes: begin -->", "<!-- causes: end -->"
+_HEAD = ("server", "what its users suffer", "where", "entry", "shown by")
+
+
+def _causes() -> Iterator[tuple[str, ...]]:
+    """A row for each known defect of a server."""
+    for entry in load_expectations().defects:
+        shown = ", ".join(f"`{name}`" for name in entry.verdicts if name.startswith(_SERVED))
+        for server in (name.removesuffix("*") for name in entry.engines if "_server" in name):
+            where = f"`{cell(entry.where)}`" if entry.where else ""
+            said = entry.suffers or " ".join(entry.why.split()).partition(". ")[0]
+            yield f"`{server}`", escaped(said), where, f"`{entry.id}`", shown
+
+
+_SERVED = ("served_", "cost_served")
 
 
 def cell(text: str) -> str:

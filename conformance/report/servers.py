@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -66,6 +66,28 @@ class Compatibility:
     servers: tuple[str, ...]
     versions: tuple[str, ...]
     rows: tuple[tuple[Behaviour, tuple[Cell, ...]], ...]
+
+    @property
+    def asked(self) -> tuple[tuple[Behaviour, tuple[Cell, ...]], ...]:
+        """The rows of which some server was asked."""
+        return tuple(row for row in self.rows if any(_asked(cell) for cell in row[1]))
+
+    @property
+    def not_asked(self) -> tuple[str, ...]:
+        """What no server was asked."""
+        return tuple(what.text for what, cells in self.rows if not any(map(_asked, cells)))
+
+    def asked_of(self, server: int) -> tuple[tuple[Behaviour, Cell], ...]:
+        """The rows of which this server was asked."""
+        return tuple((what, cells[server]) for what, cells in self.rows if _asked(cells[server]))
+
+    def not_asked_of(self, server: int) -> tuple[str, ...]:
+        """What this server was not asked."""
+        return tuple(what.text for what, cells in self.rows if not _asked(cells[server]))
+
+
+def _asked(cell: Cell) -> bool:
+    return cell.answer is not Answer.NOT_ASKED
 
 
 def compatibility(results: Iterable[CaseResult], inventory: Inventory) -> Compatibility | None:
@@ -141,22 +163,32 @@ def _versions(results: Sequence[CaseResult]) -> str:
 
 
 def servers_markdown(found: Compatibility) -> list[str]:
-    """The table's lines, and the cases that show missing behaviours."""
+    """The table's lines, and the cases that its cells lead to, folded away."""
     head = ["", *(code(name) for name in found.servers)]
-    rows = [[what.text, *map(_marked, cells)] for what, cells in found.rows]
+    places = _places(found)
+    rows = [[what.text, *(_marked(cell, places) for cell in cells)] for what, cells in found.asked]
     lines = [f"- {code(n)}: {v}" for n, v in zip(found.servers, found.versions, strict=True)]
-    return [*lines, "", *table(head, rows), "", "```text", *_deciding(found), "```"]
+    lines += ["", *table(head, rows)]
+    if found.not_asked:
+        lines += ["", *_folded("Not asked", [f"- {text}" for text in found.not_asked])]
+    cases = [f'- <a id="{place}"></a>{code(one_line(case))}' for case, place in places.items()]
+    return [*lines, "", *_folded("Cases", cases)]
 
 
-def _marked(cell: Cell) -> str:
-    return f"{cell.answer} ({cell.families})" if cell.families else str(cell.answer)
+def _folded(summary: str, lines: Sequence[str]) -> list[str]:
+    return ["<details>", f"<summary>{summary}</summary>", "", *lines, "", "</details>"]
 
 
-def _deciding(found: Compatibility) -> Iterator[str]:
-    """Each case that shows a missing behaviour, once."""
-    cells = (cell for _, row in found.rows for cell in row if cell.why and cell.evidence)
-    for case in dict.fromkeys(cell.evidence.case for cell in cells if cell.evidence):
-        yield one_line(case).replace("`", "'")
+def _places(found: Compatibility) -> dict[str, str]:
+    """For each case that decides a cell its place in the list of cases."""
+    cells = (cell for _, row in found.asked for cell in row)
+    cases = dict.fromkeys(cell.evidence.case for cell in cells if cell.evidence)
+    return {case: f"case-{number}" for number, case in enumerate(cases, 1)}
+
+
+def _marked(cell: Cell, places: Mapping[str, str]) -> str:
+    said = f"[{cell.answer}](#{places[cell.evidence.case]})" if cell.evidence else str(cell.answer)
+    return f"{said} ({cell.families})" if cell.families else said
 
 
 def with_table(text: str, found: Compatibility) -> str:

@@ -164,9 +164,11 @@ class Remote:
         for name, value in fields.items():
             if why := self.refuses(name, {name: value}):
                 raise NotOffered(f"{name}: {why}")
-        client = request.asked.client if request.asked is not None else Client.OPENAI
-        if client is not Client.OPENAI and (why := self.refuses(client, {}, client=client)):
-            raise NotOffered(f"requests of the client {client}: {why}")
+        asked = request.asked or Asked()
+        if asked.client is not Client.OPENAI:
+            name = f"{'streams' if asked.streamed else 'answers'} for the client {asked.client}"
+            if why := self.refuses(name, {}, streamed=asked.streamed, client=asked.client):
+                raise NotOffered(f"{name}: {why}")
 
     def refuses(
         self,

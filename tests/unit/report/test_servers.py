@@ -95,6 +95,28 @@ def test_the_table_is_put_between_its_marks():
     assert text.startswith("# Servers\n")
     assert text.endswith("\n\nend\n")
     assert "old" not in text
-    assert "| stop strings | yes |" in text
+    assert "| stop strings | [yes](#case-1) |" in text
+    assert '<a id="case-1"></a>`a_server/llama/served_stops/float32/0`' in text
     assert with_table(text, found) == text
-    assert with_table("", found).count("a_server") == 2
+    assert with_table("", found).count("a_server") == 3
+
+
+def test_rows_that_were_not_asked_are_folded_away():
+    results = [
+        case("one", "served_stops", Verdict.EXACT, ("stops", "exact")),
+        case("two", "served_ends", Verdict.EXACT, ("short_beside_long", "exact")),
+    ]
+    applicable = {
+        name: {"llama": tuple({b.scenario for b in BEHAVIOURS})} for name in ("one", "two")
+    }
+    found = compatibility(results, Inventory(applicable=applicable))
+    rows = [what.text for what, _ in found.asked]
+    assert rows == ["short answers beside long ones, ten at once", "stop strings"]
+    assert len(rows) + len(found.not_asked) == len(BEHAVIOURS)
+    assert [what.text for what, _ in found.asked_of(0)] == ["stop strings"]
+    assert "short answers beside long ones, ten at once" in found.not_asked_of(0)
+    text = with_table("", found)
+    table, _, folded = text.partition("<summary>Not asked</summary>")
+    assert "| stop strings | [yes](#case-2) | not asked |" in table
+    assert "images beside text" not in table
+    assert "- images beside text" in folded

