@@ -101,11 +101,9 @@ def _excuse(
     if rule := _excluding(witness, made, engine.prefix_reuse):
         reason = f"the engine declares PrefixReuse({rule})"
         return _Excuse(reason, unsupported=witness.essential)
-    if witness.cut and (uncut := engine.uncut(model)):
-        return _Excuse(uncut)
     turns = [engine.in_turn(model, s.options) for s in made] if witness.beside else [""]
-    if all(turns):
-        return _Excuse(turns[0])
+    if why := (engine.uncut(model) if witness.cut else "") or (all(turns) and turns[0]):
+        return _Excuse(why)
     apart = engine.apart(model) if witness.shared else ""
     return _Excuse(apart, unsupported=True) if apart else None
 
