@@ -83,6 +83,17 @@ def unused(uid: int, uids: Container[int]) -> Claim:
     return Claim("earlier requests with the uid of a new one", "0", str(had), not had)
 
 
+def own_logprob(event: TokenEvent) -> Claim:
+    """An engine's claim that the logprob of an event's token is the one of its distribution.
+
+    The event has both.
+    """
+    assert event.logprobs is not None
+    said, found = np.float32(event.token_logprob or 0.0), event.logprobs[event.token]
+    holds = bool(np.array_equal(said, found, equal_nan=True))
+    return Claim("the logprob of a token, unlike in its distribution", str(said), str(found), holds)
+
+
 @dataclass(frozen=True)
 class StepOutput:
     """The return value of an engine's ``step``.

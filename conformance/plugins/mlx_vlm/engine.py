@@ -20,6 +20,7 @@ from conformance.core.trace import (
     ProbeResult,
     StepOutput,
     TokenEvent,
+    own_logprob,
     unused,
 )
 from conformance.plugins.mlx_vlm import compat, prefix_caching, quantization
@@ -151,6 +152,8 @@ class MlxVlmEngine(Engine):
         if self._sampler is not None:
             reported = [event for event in events if event.logprobs is not None]
             self._claims += [self._sampler.claim(event) for event in reported]
+        both = [e for e in events if e.logprobs is not None and e.token_logprob is not None]
+        self._claims += [own_logprob(event) for event in both]
         claims, self._claims = tuple(self._claims), []
         drafts = self._draft_editor
         return StepOutput(

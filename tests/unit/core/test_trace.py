@@ -4,7 +4,16 @@ import numpy as np
 
 from conformance.core.forward_calls import ForwardCall
 from conformance.core.schedule import Arrival, Request, Schedule, Stage
-from conformance.core.trace import Failure, FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
+from conformance.core.trace import (
+    Failure,
+    FinishReason,
+    Mode,
+    Step,
+    StepOutput,
+    TokenEvent,
+    Trace,
+    own_logprob,
+)
 
 SCHEDULE = Schedule("s", (Arrival((Request("a", (1,), 2), Request("b", (2,), 2))),))
 
@@ -83,3 +92,11 @@ def test_in_stage_names_the_requests_that_were_there():
 def test_a_failure_reads_as_one_line():
     failure = Failure("ValueError", "no", "mlx_lm/generate.py:3", "step 2")
     assert str(failure) == "ValueError: no [mlx_lm/generate.py:3, in step 2]"
+
+
+def test_the_logprob_of_a_token_is_that_of_its_distribution():
+    logprobs = np.array([-1.5, -0.5, np.nan], np.float32)
+    assert own_logprob(TokenEvent("a", 1, logprobs, -0.5)).holds
+    assert own_logprob(TokenEvent("a", 2, logprobs, float("nan"))).holds
+    wrong = own_logprob(TokenEvent("a", 0, logprobs, -0.5))
+    assert (wrong.holds, wrong.said, wrong.found) == (False, "-0.5", "-1.5")

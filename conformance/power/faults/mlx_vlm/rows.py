@@ -52,6 +52,21 @@ def logprobs_of_another_row(hits: Hits) -> Patch:
     return after(batch_class(), "extend", shift)
 
 
+@_list("B2.token-logprobs-of-the-first-rows", kills=("early_finish",), where="")
+def token_logprobs_of_the_first_rows(hits: Hits) -> Patch:
+    """When rows leave, tokens have the logprobs of the first rows; distributions are right."""
+
+    def leave(right: Right, batch: Any, keep: Any) -> None:
+        every = batch._next_lps
+        right(batch, keep)
+        if every is not None and keep:
+            stale = every[: len(keep)]
+            hits.hit_if(differs(stale, batch._next_lps))
+            batch._next_lps = stale
+
+    return wrap(batch_class(), "filter", leave)
+
+
 @_list("B2.logprobs-shorter-than-rows", where="crash:*", crash=True)
 def logprobs_shorter_than_rows(hits: Hits) -> Patch:
     """After a join the list of logprobs lacks the new rows."""
