@@ -176,7 +176,6 @@ def _prompt_cache(brief: Brief) -> list[Schedule]:
             text_request(brief, "three", MEDIUM, segments=(3, 6, 2), max_tokens=3),
             text_request(brief, "two", LONG, segments=(8, 15), max_tokens=3),
             text_request(brief, "last_alone", SHORT, segments=(4, 1), max_tokens=3),
-            *_of_many_segments(brief),
             text_request(brief, "plain", MEDIUM, variant=1, max_tokens=3),
         ]
         schedules.append(at_once("segments", *pieces, options=IN_PIECES))
@@ -206,6 +205,7 @@ def _segments_with_options(brief: Brief) -> Schedule:
             brief, "more", SHORT, variant=1, segments=(4, 1), continues=Continuation("first")
         ),
         text_request(brief, "plain", MEDIUM, variant=1, max_tokens=4),
+        *_of_many_segments(brief),
     ]
     arrivals = (together(first), together(*rows, when=gone("first")))
     return Schedule("segments_with_options", arrivals, options=IN_PIECES)

@@ -39,7 +39,7 @@ _FIRST, _SECOND = 6, 5
 _LONGEST = 29
 _LIMITS = (5, 15)
 _LASTING = 24
-# The model's likeliest tokens are often drawn, and other temperatures are told from this one.
+# The likeliest tokens are often drawn, and draws at other temperatures are unlike these.
 _DRAWN, _RANDOM = 48, Sampler(RANDOM, {"temp": 0.5})
 
 

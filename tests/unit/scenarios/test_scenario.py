@@ -292,6 +292,7 @@ PROOFS = {
     "marathon": {
         "a very long row beside two others": ONE_BY_ONE,
         "20 rows in one decode call": ONE_BY_ONE,
+        "257 rows in one decode call": ONE_BY_ONE,
         "9 rows that join at once": ONE_BY_ONE,
         "a removal in decode among 9": ONE_BY_ONE,
         "two long rows for long": ONE_BY_ONE,

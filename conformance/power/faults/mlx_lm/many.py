@@ -64,7 +64,11 @@ def piece_33_turned_round(hits: Hits) -> Patch:
     return wrap(generate.PromptProcessingBatch, "prompt", prompt)
 
 
-@_many("F13.segments-past-the-32nd-swapped", fault_class="chunk", kills=("prompt_cache/segments",))
+@_many(
+    "F13.segments-past-the-32nd-swapped",
+    fault_class="chunk",
+    kills=("prompt_cache/segments_with_options",),
+)
 def segments_past_the_32nd_swapped(hits: Hits) -> Patch:
     """Of a prompt in more than 32 segments, the others come in the wrong order."""
 

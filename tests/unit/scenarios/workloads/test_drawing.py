@@ -40,3 +40,9 @@ def test_what_is_left_out_is_in_none_and_the_rest_is_in_some(brief, without):
     # Whole rows go on from no cache; where all come at once, none is removed.
     never = {Feature.CONTINUES} | ({Feature.REMOVALS} if without is Feature.ARRIVALS else set())
     assert left - never <= set.union(set(), *made)
+
+
+def test_some_are_emptied_by_a_removal_and_some_are_not(brief):
+    made = [drawn(brief, together(able(brief)), number) for number in range(12)]
+    emptied = [any(r.when.request_id in r.request_ids for r in one.removals) for one in made]
+    assert {*emptied} == {True, False}
