@@ -98,11 +98,10 @@ def _excuse(
     if rule := _excluding(witness, made, engine.prefix_reuse):
         reason = f"the engine declares PrefixReuse({rule})"
         return _Excuse(reason, unsupported=witness.essential)
-    if witness.cut and (uncut := engine.uncut(model)):
-        return _Excuse(uncut)
+    uncut = engine.uncut(model) if witness.cut else ""
     turns = [engine.in_turn(model, s.options) for s in made] if witness.beside else [""]
-    if all(turns):
-        return _Excuse(turns[0])
+    if uncut or all(turns):
+        return _Excuse(uncut or turns[0])
     apart = engine.apart(model) if witness.shared else ""
     return _Excuse(apart, unsupported=True) if apart else None
 

@@ -253,7 +253,7 @@ def seed_used_once(hits: Hits) -> Patch:
     """A seed counts for the request that sends it first: others with it go on from there."""
     seeds: set[int] = set()
 
-    def serve(self: Any, request: Any, *_: Any) -> None:
+    def serve(_: Any, request: Any, *__: Any) -> None:
         args = request[2]
         hits.hit_if(args.seed in seeds)
         if args.seed in seeds:
