@@ -63,8 +63,8 @@ def leaves(brief: Brief) -> list[Schedule]:
         _at_last_token(brief),
         _unread(brief),
         *([_in_prefill(brief)] if Capability.CHUNKED in brief.capabilities else []),
-        # That of mlx-vlm needs minutes, and goes on at wrong positions where a longer prompt's client
-        # leaves in prefill (rope-of-one-padded-row).
+        # That of mlx-vlm needs minutes, and goes on at wrong positions where the client of a longer
+        # prompt leaves in prefill (rope-of-one-padded-row).
         *([_again(brief)] if brief.library == _FAST else []),
     ]
 
