@@ -99,5 +99,5 @@ SERVED_OPTIONS = Scenario(
     "a server's own options: limits, an adapter, a draft model",
     frozenset({Capability.SERVED, Capability.SLOTS, Capability.COUNTED, Capability.CHUNKED}),
     _options,
-    (Witness("as many rows at once as may be", _full).shown_in("rows"),),
+    (Witness("as many rows at once as may be", _full, beside=True).shown_in("rows"),),
 )

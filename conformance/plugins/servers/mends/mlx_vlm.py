@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import random
@@ -22,7 +23,7 @@ from mlx_vlm.utils import get_model_path
 from starlette.requests import Request
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, after, before, replace, together, wrap
+from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.core.mends import Mend
 from conformance.plugins.servers.planting import served_mend
 
@@ -211,7 +212,7 @@ def requests_keep_their_generators(hits: Hits) -> Patch:
 
         @response_generator.setter
         def response_generator(self, made: Any) -> None:
-            vars(self)["response_generator"] = made
+            self.__dict__["response_generator"] = made
             own.set(made)
 
     def unload(right: Right, group: str) -> bool:
@@ -220,9 +221,18 @@ def requests_keep_their_generators(hits: Hits) -> Patch:
         # Requests that have loaded it may be about to begin.
         return app._model_cache_registry().pop(kind) is not None
 
-    return together(
-        replace(app.runtime, "__class__", Runtime), wrap(app, "_unload_model_cache_group", unload)
-    )
+    return together(_of_class(app.runtime, Runtime), wrap(app, "_unload_model_cache_group", unload))
+
+
+@contextlib.contextmanager
+def _of_class(owner: Any, kind: type) -> Iterator[None]:
+    """The object is of this class inside the block."""
+    own = type(owner)
+    owner.__class__ = kind
+    try:
+        yield
+    finally:
+        owner.__class__ = own
 
 
 @served_mend("server-min-p-ignored")

@@ -1,0 +1,65 @@
+"""Each kind of model that a server treats differently has a family that it runs by default."""
+
+from collections import defaultdict
+
+import pytest
+from mlx_lm.models.cache import ChunkedKVCache, KVCache
+
+from conformance.core.representatives import representatives
+from conformance.plugins.mlx_lm.library import MlxLm
+from conformance.plugins.mlx_vlm.library import MlxVlm
+from conformance.plugins.servers.kinds import kind_for_mlx_lm, kind_for_mlx_vlm
+from conformance.run.registry import build_registry
+
+LIBRARIES = {"mlx_lm": (MlxLm(), kind_for_mlx_lm), "mlx_vlm": (MlxVlm(), kind_for_mlx_vlm)}
+
+
+def kinds(library, names):
+    """The families of each kind."""
+    made, kind_of = LIBRARIES[library]
+    found = defaultdict(set)
+    for name in names:
+        model = made.load(build_registry().families[library, name], dtype="float32", seed=0)
+        try:
+            kind = kind_of(model.model if library == "mlx_vlm" else model)
+        except RuntimeError as error:
+            if "No Metal back-end" not in str(error):  # which no server of this machine has
+                raise
+        else:
+            found[kind].add(name)
+    return found
+
+
+class Cached:
+    """A model with these caches, which reads nothing into them."""
+
+    def __init__(self, *caches):
+        self.caches, self.layers = caches, caches
+
+    def make_cache(self):
+        return list(self.caches)
+
+    def __call__(self, tokens, cache):
+        return tokens
+
+
+def test_a_cache_without_merge_is_served_one_by_one():
+    assert kind_for_mlx_lm(Cached(KVCache(), KVCache())) == "in batches, cut back"
+    assert kind_for_mlx_lm(Cached(KVCache(), ChunkedKVCache(8))) == "one by one, cut back"
+
+
+def test_the_families_that_servers_run_by_default_are_of_several_kinds():
+    assert set(kinds("mlx_lm", representatives().served["mlx_lm"])) == {
+        "in batches, cut back", "in batches, cut back at first", "in batches, kept whole",
+        "one by one, cut back",
+    }  # fmt: skip
+    assert len(kinds("mlx_vlm", ("qwen2_vl", "gemma3"))) == 2
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_each_kind_of_any_family_is_run(library):
+    registry = build_registry()
+    all_of = kinds(library, [name for found, name in registry.families if found == library])
+    run = set(representatives().served[library])
+    assert {kind for kind, names in all_of.items() if not names & run} == set()
