@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from conformance.core.errors import ConformanceError, ResultError
-from conformance.core.missing_library import lacking
+from conformance.core.excused import excused
 from conformance.core.output_files import is_stream, target_of, write_whole
 from conformance.core.run_header import RunHeader, decode_header, encode_header
 from conformance.core.user_files import MOST_BYTES, read_text, typed_json
@@ -255,8 +255,8 @@ def contradiction(result: CaseResult) -> str:
     if denied := _verdict_denied(result):
         return denied
     played = {schedule.name for schedule in result.schedules}
-    excused = result.known or lacking(result.verdict, result.evidence)
-    if result.expected and not (result.verdict.good or excused):
+    known = result.known or excused(result.verdict, result.evidence)
+    if result.expected and not (result.verdict.good or known):
         return f"'expected' is true, but {result.verdict} is the verdict and no defect is known"
     if both := played.intersection(result.left_out):
         return f"the schedule {min(both)!r} was played and left out"

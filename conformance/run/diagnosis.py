@@ -55,7 +55,8 @@ def diagnose(session: Session, case: CaseId, result: CaseResult) -> CaseResult:
         text = odd_one_out(subject, schedules, result, others) or text
         if text.startswith(MODEL):
             text = by_number_of_rows(subject, schedules, result.evidence) or text
-    if case.engine == library and not registry.scenarios[case.scenario].oracle_only:
+    other = _serves(registry.engines[case.engine]) or registry.scenarios[case.scenario].oracle_only
+    if case.engine == library and not other:
         said = "; ".join(_servers(session, case, result))
         text = f"{_going_on(text) or 'engine:'} {said}" if said else text
     finding = Finding(Verdict.EXACT, CHECK, text)

@@ -88,8 +88,7 @@ def play_schedule(
     own, want = _wanted(subject, engine, single)
     noise = _Noise(subject, single, own)
     forced = {name: stream.tokens for name, stream in want.items()}
-    if why := engine.unreached(schedule, forced):
-        raise NotOffered(why)
+    _check_reach(engine, schedule, forced)
     # Which drafts are accepted depends on the model's own tokens, so these runs are never forced.
     drafting = schedule.options.drafting is not None
     hints = {name: hints_of(stream, subject.family.tokens) for name, stream in want.items()}
@@ -138,6 +137,14 @@ def play_schedule(
     if second.failure is not None or same_bits(played(first, second), first, second):
         return played(first, second)
     return played(first, second, run(first_tokens))
+
+
+def _check_reach(
+    engine: type[Engine], schedule: Schedule, alone: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Refuse a schedule whose moments never come."""
+    if why := engine.unreached(schedule, alone):
+        raise NotOffered(why)
 
 
 def _run(

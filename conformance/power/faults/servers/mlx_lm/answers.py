@@ -12,7 +12,7 @@ from mlx_lm import server
 from mlx_lm.generate import TextStateMachine
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, before, together, wrap
+from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.plugins.servers.planting import served_fault
 from conformance.power.faults.servers.pieces import (
     Pieces,
@@ -198,3 +198,30 @@ def reasoning_among_the_text(hits: Hits) -> Patch:
         return right(self, reasoning + text, *args, **more)
 
     return wrap(server.APIHandler, "generate_response", respond)
+
+
+class _WithoutEnd:
+    """The writer of a connection, without the event that ends a stream."""
+
+    def __init__(self, inner: Any, hits: Hits) -> None:
+        self._inner, self._hits = inner, hits
+
+    def write(self, data: bytes) -> int:
+        if data.strip() == b"data: [DONE]":
+            self._hits.hit()
+            return len(data)
+        written: int = self._inner.write(data)
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@_fault("S1.stream-without-its-end", kills=("served_together/by_raw",))
+def stream_without_its_end(hits: Hits) -> Patch:
+    """A stream has all its pieces, but not the event at its end; OpenAI's client does not mind."""
+
+    def cut(_: Any, self: Any) -> None:
+        self.wfile = _WithoutEnd(self.wfile, hits)
+
+    return after(server.APIHandler, "setup", cut)
