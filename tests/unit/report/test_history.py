@@ -268,7 +268,7 @@ def recorded(version, wrong, verdict=Verdict.DIVERGED):
 
 
 @pytest.mark.parametrize("verdict", [Verdict.DIVERGED, Verdict.PROTOCOL])
-def test_findings_that_a_result_does_not_hold_tell_releases_apart(verdict):
+def test_releases_differ_by_findings_that_their_results_do_not_hold(verdict):
     both = ("a from token 3", "z from token 9")
     (found,) = histories_of([recorded("0.1", both, verdict), recorded("0.2", both[:1], verdict)])
     assert found.differs

@@ -1,4 +1,7 @@
-"""``conformance known``: keep the known defects up to date with a library's releases."""
+"""``conformance known``: keep the known defects up to date with a library's releases.
+
+``tools/releases/`` installs, runs and sorts; ``conformance show defects`` lists the defects.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import importlib.util
 import json
 import tempfile
@@ -23,6 +25,7 @@ from conformance.core.family import Family
 from conformance.core.library_source import source_of, versions_of
 from conformance.core.output_files import write_whole
 from conformance.report import duration
+from conformance.report.cascades import Explanations
 from conformance.report.jsonl import write_lines
 from conformance.report.message import worst
 from conformance.report.pages.material import read_explanations
@@ -32,7 +35,7 @@ from conformance.tools.releases.environments import Environment, prepare
 from conformance.tools.releases.pins import Pins, Release, before, parse, parse_pins
 from conformance.tools.releases.refresh_page import page
 from conformance.tools.releases.refreshing import Refreshed, refreshed
-from conformance.tools.releases.release_run import Choice
+from conformance.tools.releases.release_run import Choice, Column
 from conformance.tools.releases.shown_in import SHOWN, with_release
 
 _EXPLAINED = 5
@@ -137,15 +140,10 @@ def command(
     file = writable(file, "--page") if file else None
     release = _one(text)
     old = before(release, older or _installed(release))
-    begun, cache, given = time.monotonic(), (cache_dir or environments()).absolute(), pins
-    wanted = parse_pins(given)
-    registry = registry_of()
-    environment = prepare(release, wanted.beside(release), cache)
-    code = _code_of(environment, release)
-    found = touched(_code(old, cache, wanted), code, _families(registry, release, families))
+    begun, cache = time.monotonic(), (cache_dir or environments()).absolute()
     choice = Choice(
         engines or (release.engine,),
-        found.families,
+        families,
         scenarios,
         jobs=jobs,
         timeout=timeout,
@@ -156,29 +154,10 @@ def command(
         tempfile.TemporaryDirectory(prefix="conformance-known-") as passing,
         helpers(None, jobs) as shared,
     ):
-        folder = json_folder or Path(passing)
+        folder, wanted = json_folder or Path(passing), parse_pins(pins)
         folder.mkdir(parents=True, exist_ok=True)
         runner = Runner(shared, cache=cache, folder=folder, pins=wanted, resume=resume)
-        column = runner.run_all([release], choice)[0] if found.families else None
-    if column is not None and column.empty:
-        raise ReleaseError(f"{release} {column.problem}")
-
-    def sort(**more: object) -> Refreshed:
-        return refreshed(
-            release,
-            old,
-            found,
-            code,
-            entries=load_expectations().defects,
-            results=column.results if column else (),
-            order=tuple(registry.scenarios),
-            problem=column.problem if column else "",
-            **more,  # type: ignore[arg-type]
-        )
-
-    sorted_ = sort()
-    if sorted_.new:
-        sorted_ = sort(explanations=_explained(environment, sorted_))
+        sorted_ = _sorted(runner, release, old, choice, cache=cache, pins=wanted)
     lines = page(sorted_)
     say("\n".join(lines))
     say(f"\n{sorted_.to_read} items to read; {duration(time.monotonic() - begun)}", err=True)
@@ -186,6 +165,40 @@ def command(
         write_lines(file, lines)
     if write:
         _write(sorted_)
+
+
+def _sorted(
+    runner: Runner, release: Release, old: Release, choice: Choice, *, cache: Path, pins: Pins
+) -> Refreshed:
+    """The entries and new failures of a release, of the families that it touches.
+
+    Raises:
+        ReleaseError: it cannot be installed or run.
+    """
+    registry = registry_of()
+    environment = prepare(release, pins.beside(release), cache)
+    code = _code_of(environment, release)
+    families = _families(registry, release, choice.families)
+    found = touched(_code(old, cache, pins), code, families)
+    column = Column(release)
+    if found.families:
+        own = dataclasses.replace(choice, families=found.families)
+        (column,) = runner.run_all([release], own)
+        if column.empty:
+            raise ReleaseError(f"{release} {column.problem}")
+    sort = functools.partial(
+        refreshed,
+        release,
+        old,
+        found,
+        code,
+        entries=load_expectations().defects,
+        results=column.results,
+        order=tuple(registry.scenarios),
+        problem=column.problem,
+    )
+    first = sort()
+    return sort(explanations=_explained(environment, first)) if first.new else first
 
 
 def _one(text: str) -> Release:
@@ -223,7 +236,7 @@ def _families(registry: Registry, release: Release, names: tuple[str, ...]) -> l
     return [own[name] for name in select(own, names, what="family")]
 
 
-def _explained(environment: Environment, found: Refreshed) -> dict[str, object]:
+def _explained(environment: Environment, found: Refreshed) -> Explanations:
     """Explanations of the first new failures, made with the release."""
     with tempfile.TemporaryDirectory(prefix="conformance-known-") as folder:
         for number, cascade in enumerate(found.new[:_EXPLAINED]):
@@ -234,7 +247,7 @@ def _explained(environment: Environment, found: Refreshed) -> dict[str, object]:
             into = str(Path(folder) / f"{number}.json")
             words = ["explain", cascade.first.case, "--schedule", finding.schedule, "--json", into]
             environment.run(["-m", "conformance", *words], _EXPLAIN_SECONDS)
-        return dict(read_explanations(Path(folder)))
+        return read_explanations(Path(folder))
 
 
 def _write(found: Refreshed) -> None:
