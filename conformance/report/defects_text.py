@@ -109,16 +109,14 @@ def issue_brief(defect: KnownDefect, release: str) -> str:
     """
     where = ", ".join(f"`{place}`" for place in defect.where)
     title = defect.suffers.rstrip(".")
-    name = defect.script.rpartition("/")[2]
-    script = f"the attached `{name}`" if name else "the attached script"
     return "\n".join(
         (
             f"# {title}",
             "",
             f"{defect.package} {release}; releases with it: `{defect.versions}`.",
             "",
-            f"To see it, run {script}, which needs only mlx and {defect.package}. It exits with 1 "
-            "as long as this is so.",
+            f"To see it, run the attached script, which needs only mlx and {defect.package}. "
+            "It exits with 1 as long as this is so.",
             "",
             f"**Cause** ({where}): {defect.why}",
             "",

@@ -43,8 +43,6 @@ def test_an_issue_has_facts_alone_in_the_order_of_a_report():
     assert see.startswith("To see it, run the attached script, which needs only mlx and mlx-lm.")
     assert cause == f"**Cause** (`{one.where[0]}`): {one.why}"
     assert right == ("**Right would be**: " + one.mend if one.mend else "No repair was tried.")
-    (scripted,) = known(entry(suffers=SAYS, script="docs/defects/x.py"))
-    assert "run the attached `x.py`, which" in issue_brief(scripted, "1")
 
 
 def test_one_in_full_has_everything_and_how_to_show_it():
