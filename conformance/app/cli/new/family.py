@@ -156,8 +156,10 @@ def _print(
         copy = None
     write(f"{target}", soft_wrap=True)
     if copy is not None:
-        write(f"  runs import {copy}, a copy: changes of {source.model_file} are not in it until")
-        write("  this command is called again, with --force")
+        write(
+            f"  runs import the copy {copy}: after a change of {model}, call this with --force",
+            soft_wrap=True,
+        )
     for line in facts_of(adopted):
         write(f"  {line}", soft_wrap=True)
     write(f"  {len(adopted.decisions)} fields made small; {adopted.name}.report.md says why")
