@@ -26,7 +26,13 @@ from conformance.checks.expectations import load_expectations
 from conformance.core.known_defect import TOP, by_severity, releases
 from conformance.core.severity import Severity
 from conformance.power.faults import registry_with_faults
-from conformance.report.defects_text import issue_command, reach, repro_command, title_of
+from conformance.report.defects_text import (
+    issue_brief,
+    issue_command,
+    reach,
+    repro_command,
+    title_of,
+)
 from conformance.report.markdown import between, table
 from conformance.run import hookspecs
 from conformance.run.coverage import defects_upstream
@@ -62,7 +68,9 @@ def pages() -> dict[str, str]:
         autoescape=False,  # Markdown, from our own code
     )
     environment.filters.update(cell=cell, linked=linked, escaped=escaped, removed=str.removeprefix)
-    environment.filters.update(reach=reach, repro=repro_command, issue=issue_command)
+    environment.filters.update(
+        reach=reach, repro=repro_command, issue=issue_command, brief=issue_brief
+    )
     rendered = {
         f"{'' if name == 'defects' else 'reference/'}{name}.md": (
             environment.get_template(f"{name}.md.j2").render(**values)
@@ -182,6 +190,7 @@ def _defects(registry: Registry) -> dict[str, Any]:
         "count": len(found),
         "kinds": by_severity(found),
         "top": found[:TOP],
+        "newest": releases(found),
         "rest": by_severity(found[TOP:]),
         "weights": ", ".join(weights),
         "most": _NAMED,

@@ -101,6 +101,30 @@ def issue_command(defect: KnownDefect) -> str:
     return f"{repro_command(defect)} --issue"
 
 
+def issue_brief(defect: KnownDefect, release: str) -> str:
+    """An upstream issue as Markdown, to which the script is attached; nothing is run.
+
+    Args:
+        release: of the package, in which it was seen.
+    """
+    where = ", ".join(f"`{place}`" for place in defect.where)
+    title = defect.suffers.rstrip(".")
+    return "\n".join(
+        (
+            f"# {title}",
+            "",
+            f"{defect.package} {release}; releases with it: `{defect.versions}`.",
+            "",
+            f"To see it, run the attached script, which needs only mlx and {defect.package}. "
+            "It exits with 1 as long as this is so.",
+            "",
+            f"**Cause** ({where}): {defect.why}",
+            "",
+            f"**Right would be**: {defect.mend}" if defect.mend else "No repair was tried.",
+        )
+    )
+
+
 def as_dict(defect: KnownDefect) -> dict[str, Any]:
     """The defect as data for JSON."""
     return {

@@ -141,8 +141,8 @@ def _verdict(outcome: Outcome) -> Text:
     cases = count(len(outcome.results), "case")
     if outcome.interrupted:
         done, planned = len(outcome.results), len(outcome.results) + outcome.missing
-        failed = f"; {len(outcome.unexpected):,} not as expected" if outcome.unexpected else ""
-        return Text(f"interrupted: {done:,} of {planned:,} run{failed}, {time}", UNEXPECTED_STYLE)
+        some = f"; {len(outcome.unexpected):,} not as expected" if outcome.unexpected else ""
+        return Text(f"interrupted: {done:,} of {planned:,} run{some}, {time}", UNEXPECTED_STYLE)
     if outcome.ok and not outcome.results:
         return Text(f"NOTHING RUN: no case was played, {time}", style=UNEXPECTED_STYLE)
     if outcome.ok:

@@ -45,7 +45,7 @@ def unexercised(
     """
     if selection.scenarios:
         return ()
-    found = []
+    found: list[str] = []
     for name in dict.fromkeys(result.engine for result in results):
         engine, own = registry.engines[name], [r for r in results if r.engine == name]
         used = {capability for result in own for capability in result.exercised}

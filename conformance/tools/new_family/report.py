@@ -119,15 +119,21 @@ def facts_of(adopted: Adopted) -> list[str]:
     ]
     if adopted.ratio is not None:
         lines.append(f"weakest signal / noise: {adopted.ratio:.3g} ({adopted.weakest})")
-    lines += _inputs(adopted.inputs)
+    lines += _inputs(adopted)
     return lines + ([adopted.insensitive] if adopted.insensitive else [])
 
 
-def _inputs(inputs: tuple[BatchInput, ...]) -> list[str]:
-    """The inputs that matter, with the first rung that shows it, and the inputs that do not."""
-    matter = ", ".join(str(one) for one in inputs if one.rung)
-    unseen = ", ".join(str(one) for one in inputs if not one.rung)
+def _inputs(adopted: Adopted) -> list[str]:
+    """The inputs that matter, with the first rung that shows it, and the inputs that do not.
+
+    They are measured in the rungs that pass: as long as one fails, a model that is mended may read
+    what it does not read yet.
+    """
+    matter = ", ".join(str(one) for one in adopted.inputs if one.rung)
+    unseen = ", ".join(str(one) for one in adopted.inputs if not one.rung)
     lines = [f"inputs that matter, from the rung: {matter}"] if matter else []
+    if unseen and adopted.failures:
+        return [*lines, "which inputs do not matter is said once all rungs pass"]
     return lines + ([f"no rung made these matter: {unseen}"] if unseen else [])
 
 

@@ -8,6 +8,7 @@ from conformance.core.verdict import Verdict
 from conformance.report.defects_text import (
     as_dict,
     defect_text,
+    issue_brief,
     list_text,
     reach,
     title_of,
@@ -32,6 +33,16 @@ def test_the_list_has_each_with_its_kind_its_reach_and_what_a_user_suffers():
         "",
         "Each in full: conformance show defects ID",
     ]
+
+
+def test_an_issue_has_facts_alone_in_the_order_of_a_report():
+    (one,) = known(entry(suffers=SAYS))
+    title, release, see, cause, right = issue_brief(one, "0.32.2").split("\n\n")
+    assert title == f"# {SAYS.rstrip('.')}"
+    assert release == f"mlx-lm 0.32.2; releases with it: `{one.versions}`."
+    assert see.startswith("To see it, run the attached script, which needs only mlx and mlx-lm.")
+    assert cause == f"**Cause** (`{one.where[0]}`): {one.why}"
+    assert right == ("**Right would be**: " + one.mend if one.mend else "No repair was tried.")
 
 
 def test_one_in_full_has_everything_and_how_to_show_it():

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import filecmp
+import shlex
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from rich.console import Console
 
+from conformance.app.cli.auto_explain import FIRST_SECONDS, with_explanations
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import library_path_option
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import in_processes
 from conformance.app.cli.printing import say
 from conformance.core.errors import AdoptionError, ConformanceError
-from conformance.report import failure_message
+from conformance.core.invocation import command_about
+from conformance.report import Outcome, failure_message
+from conformance.scenarios import LADDER
 from conformance.tools.new_family.report import (
     Adopted,
     as_json,
@@ -94,7 +99,7 @@ def command(
     if as_data:
         say(as_json(adopted))
     else:
-        _print(console, adopted, target, time.perf_counter() - start)
+        _print(console, adopted, source, target, time.perf_counter() - start)
     ctx.exit(0 if adopted.good else 1)
 
 
@@ -141,9 +146,20 @@ def _publish(adopted: Adopted, source: Source, folder: Path, target: Path, *, fo
     publish(folder, target, others)
 
 
-def _print(console: Console, adopted: Adopted, target: Path, seconds: float) -> None:
+def _print(
+    console: Console, adopted: Adopted, source: Source, target: Path, seconds: float
+) -> None:
     write = console.print
+    model = source.model_file
+    copy = target.with_name(model.name) if model is not None else None
+    if copy is not None and model is not None and copy.exists() and copy.samefile(model):
+        copy = None
     write(f"{target}", soft_wrap=True)
+    if copy is not None:
+        write(
+            f"  runs import the copy {copy}: after a change of {model}, call this with --force",
+            soft_wrap=True,
+        )
     for line in facts_of(adopted):
         write(f"  {line}", soft_wrap=True)
     write(f"  {len(adopted.decisions)} fields made small; {adopted.name}.report.md says why")
@@ -154,14 +170,43 @@ def _print(console: Console, adopted: Adopted, target: Path, seconds: float) -> 
         known = f" (known: {result.known})" if result.known else ""
         line = f"  {result.scenario:<16} {verdict_text(result)}{known}"
         write(line, soft_wrap=True)
+    options = ("--family-file", str(target))
+    if adopted.failures:
+        write()
+        write(_first_finding(adopted, options), soft_wrap=True)
     for result in adopted.failures[:_MOST_SHOWN]:
-        options = ("--family-file", str(target))
         write()
         write(failure_message(result, options=options), soft_wrap=True)
     if len(adopted.failures) > _MOST_SHOWN:
         write(f"\nand {len(adopted.failures) - _MOST_SHOWN} more rungs that fail")
+    write("\nNext:")
+    for command in _next(adopted, options):
+        write(f"  {command}", soft_wrap=True)
     write()
     write(_verdict(adopted, seconds), soft_wrap=True)
+
+
+def _first_finding(adopted: Adopted, options: tuple[str, ...]) -> str:
+    """The finding on the lowest bad rung, explained if that takes no longer than in a run."""
+    scenarios = {scenario.name: scenario for scenario in LADDER}
+    found = with_explanations(
+        Outcome(adopted.results, tuple(scenarios)),
+        scenarios,
+        seconds=FIRST_SECONDS,
+        jobs=1,
+        options=options,
+        most=1,
+    )
+    return found.cascades[0].sentence
+
+
+def _next(adopted: Adopted, options: tuple[str, ...]) -> Iterator[str]:
+    """The commands to go on with."""
+    if not adopted.failures:
+        yield shlex.join(["conformance", "run", *options, "--family", adopted.name])
+        return
+    case = adopted.failures[0].case
+    yield from (command_about(name, case, options) for name in ("show", "explain", "repro"))
 
 
 def _verdict(adopted: Adopted, seconds: float) -> str:

@@ -1,6 +1,7 @@
 """``conformance new family``, with the real libraries."""
 
 import json
+import re
 import shutil
 from functools import partial
 from pathlib import Path
@@ -46,6 +47,13 @@ def test_a_model_that_ignores_the_mask_fails_the_ladder(conformance, tmp_path):
     assert "diverged: mlx_lm/mine/ragged/float32/0" in done.out
     assert "rungs fail, in" in done.out.splitlines()[-1]
     assert "hidden_size: 2048 was assumed" in done.out
+    assert re.search(r"^mine: \d+ cases fail, first at `ragged`: ", done.out, re.M)
+    named = re.escape(str(done.folder / "mine.json"))
+    for command in ("show", "explain", "repro"):
+        wanted = rf"^  conformance {command} --family-file {named} mlx_lm/mine/ragged/float32/0$"
+        assert re.search(wanted, done.out, re.M)
+    assert "which inputs do not matter is said once all rungs pass" in done.out
+    assert "the model never reads it" not in done.out
     assert (tmp_path / "unmasked.py").read_text() == source.replace(*BREACH)
     again = conformance("show", "--family-file", "mine.json", "mlx_lm/mine/ragged/float32/0")
     assert again.out.startswith("diverged:"), again
