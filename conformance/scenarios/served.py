@@ -48,6 +48,7 @@ from conformance.scenarios.served_clients import (
     slots_again,
 )
 from conformance.scenarios.served_draws import SERVED_DRAWS
+from conformance.scenarios.served_endpoints import SERVED_ENDPOINTS
 from conformance.scenarios.served_features import FEATURES
 from conformance.scenarios.served_leaves import leaves
 from conformance.scenarios.served_options import SERVED_OPTIONS
@@ -190,6 +191,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         alone,
         (in_flight(1),),
     ),
+    SERVED_ENDPOINTS,
     Scenario(
         "served_together",
         310,

@@ -9,6 +9,7 @@ from typing import Any
 from conformance.core.schedule import Request
 from conformance.core.token_choice import OF_SERVER, Sampler
 from conformance.plugins.servers.asking import Question
+from conformance.scenarios.marker_styles import TOOL_NAME
 
 _VALUES = (1, 2)
 _SCHEMA = {
@@ -17,13 +18,15 @@ _SCHEMA = {
     "required": ["a"],
     "additionalProperties": False,
 }
-TOOL_NAME = "look"
 _TOOL = {
     "type": "function",
     "function": {
         "name": TOOL_NAME,
         "description": "looks",
-        "parameters": {"type": "object", "properties": {}},
+        "parameters": {
+            "type": "object",
+            "properties": {"at": {"type": "string"}, "count": {"type": "integer"}},
+        },
     },
 }
 
@@ -63,7 +66,8 @@ def question(
         body |= processor.args
     body |= further(request)
     unread = asked is not None and asked.unread
-    return Question(request.request_id, body, chat=chat, unread=unread)
+    endpoint = asked.endpoint if asked is not None else ""
+    return Question(request.request_id, body, chat=chat, unread=unread, endpoint=endpoint)
 
 
 def sampled(sampler: Sampler) -> dict[str, Any]:

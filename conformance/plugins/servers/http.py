@@ -24,7 +24,8 @@ from conformance.core.library import Coverage, Library, Solo
 from conformance.core.named_server import NamedServer, named
 from conformance.core.schedule import Asked, Request
 from conformance.core.trace import FinishReason, Stream
-from conformance.plugins.servers.asking import Answer, Asking, Question, Tokens
+from conformance.plugins.servers.answers import Answer
+from conformance.plugins.servers.asking import Asking, Question, Tokens
 from conformance.plugins.servers.fields import question
 from conformance.plugins.servers.served_engine import SERVED, ServedEngine
 

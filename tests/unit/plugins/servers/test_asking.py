@@ -10,7 +10,8 @@ from miniatures.served import CutsStreams, Garbles, Served
 from conformance.core.errors import ModelError
 from conformance.core.schedule import Request
 from conformance.core.trace import FinishReason
-from conformance.plugins.servers.asking import Answer, Asking, Question, reason_of, stopped_at
+from conformance.plugins.servers.answers import Answer
+from conformance.plugins.servers.asking import Asking, Question, reason_of, stopped_at
 from conformance.plugins.servers.http import models
 
 
