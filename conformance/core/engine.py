@@ -62,6 +62,7 @@ class Capability(enum.StrEnum):
     SCHEMAS = "schemas"  # a server accepts a JSON schema for its answer, or refuses it
     ADAPTERS = "adapters"  # a server loads adapters on request
     MODELS = "models"  # a server loads other models on request
+    ENDPOINTS = "endpoints"  # a server also has /v1/messages and /v1/responses
     MARKERS = "markers"  # a server removes reasoning and tool calls from the text of its answers
     PIECES = "pieces"  # the tokens of a server's checkpoint can be parts of words and characters
     SERVED = "served"  # a server, asked over HTTP; made with an Origin, not a model

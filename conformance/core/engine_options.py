@@ -82,9 +82,11 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
     With ``busy``, a server runs a long request of its own while others arrive. ``words`` are the
     texts of token ids in its tokenizer, instead of the usual texts; with ``pieces``, the kind of
-    tokenizer, they are its pieces, such as single bytes. With ``counted``, the server's process
+    tokenizer, they are its pieces, such as single bytes; with ``markers``, the style of its models'
+    calls of tools, they have markers among them. With ``counted``, the server's process
     records the calls of its model. ``adapter`` is the number of the adapter with which a server
-    starts, ``draft_model`` that of the other model which drafts for it; 0 is none.
+    starts, ``draft_model`` that of the other model which drafts for it; 0 is none. With ``listed``,
+    a server is asked which models it has, where none was ever downloaded.
     """
 
     prefill_step_size: int = 2048
@@ -101,6 +103,8 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     busy: bool = False
     words: tuple[tuple[str, int], ...] = ()
     pieces: str = ""
+    markers: str = ""
     counted: bool = False
     adapter: int = 0
     draft_model: int = 0
+    listed: bool = False

@@ -68,6 +68,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         streamed: ask for an answer in pieces, not as a whole.
         chat: ask in a chat, not for the completion of a text.
+        endpoint: ask another endpoint: ``messages`` or ``responses``; empty: that of the chat.
         system: number of tokens at the start of the prompt that are the system message.
         schema: the answer must be JSON of a schema.
         other: number of another model, to be loaded on request; 0 is the server's own model.
@@ -81,6 +82,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
 
     streamed: bool = True
     chat: bool = True
+    endpoint: str = ""
     system: int = 0
     schema: bool = False
     other: int = 0

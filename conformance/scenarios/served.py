@@ -49,6 +49,7 @@ from conformance.scenarios.served_clients import (
     slots_again,
 )
 from conformance.scenarios.served_draws import SERVED_DRAWS
+from conformance.scenarios.served_endpoints import SERVED_ENDPOINTS
 from conformance.scenarios.served_features import FEATURES
 from conformance.scenarios.served_leaves import leaves, weighed
 from conformance.scenarios.served_options import SERVED_OPTIONS
@@ -214,6 +215,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         alone,
         (in_flight(1),),
     ),
+    SERVED_ENDPOINTS,
     Scenario(
         "served_together",
         310,

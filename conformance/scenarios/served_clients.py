@@ -62,7 +62,14 @@ def alone(brief: Brief) -> list[Schedule]:
         for at, (name, asked) in enumerate(rare.items())
     ]
     options = EngineOptions()
-    return [one_by_one("alone", [*requests, *one], options), one_by_one("fields", fields, options)]
+    schedules = [
+        one_by_one("alone", [*requests, *one], options),
+        one_by_one("fields", fields, options),
+    ]
+    if brief.library in {"mlx_lm", "mlx_vlm"}:  # others are asked for their models at the start
+        listed = text_request(brief, "listed", TWO, max_tokens=2)
+        schedules.append(one_by_one("listed", [listed], EngineOptions(listed=True)))
+    return schedules
 
 
 def prefixes(brief: Brief) -> list[Schedule]:

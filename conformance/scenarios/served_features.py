@@ -24,6 +24,7 @@ from conformance.scenarios.build import (
 )
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.served_clients import ANSWER, LASTING, reused
+from conformance.scenarios.served_tools import SERVED_TOOLS
 
 # Tokens of a system message: several blocks of stored prefixes fit into it.
 SYSTEM = LONG
@@ -331,6 +332,7 @@ FEATURES: tuple[Scenario, ...] = (
         (Witness("other tokens because of another image", images_matter),),
         applies=_takes_images,
     ),
+    SERVED_TOOLS,
     Scenario(
         "served_schemas",
         396,

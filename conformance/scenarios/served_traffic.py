@@ -9,7 +9,7 @@ their single streams.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -167,8 +167,8 @@ def _ends(brief: Brief) -> Schedule:
     ]
     tokens = [brief.solo(row, EngineOptions()).tokens for row in rows]
     others = {token for own in tokens[:5] for token in own} | set(tokens[7])
-    one = _new(tokens[5], others)
-    other = _new(tokens[6], others | set(tokens[5]))
+    one = new_token(tokens[5], others)
+    other = new_token(tokens[6], others | set(tokens[5]))
     ends = ((one,), (other,))
     stops = [_stops(brief, name, own) for name, own in zip(names, tokens, strict=True)]
     given = [
@@ -179,7 +179,7 @@ def _ends(brief: Brief) -> Schedule:
     return at_once("ends", *given, options=EngineOptions(busy=True, stop=ends))
 
 
-def _new(tokens: Sequence[int], taken: set[int]) -> int:
+def new_token(tokens: Sequence[int], taken: set[int]) -> int:
     """The first token after a few that is none of the others; the last if there is none."""
     return next((t for t in tokens[4:] if t not in taken), tokens[-1])
 
@@ -244,7 +244,7 @@ def _with_or_without(
         variant=50 + at,
         max_tokens=most,
         # An answer without logprobs is read from its text, in which special tokens are missing.
-        processors=(_plain_words(brief),) if bare else (),
+        processors=(plain_words(range(*brief.tokens, 8)),) if bare else (),
         asked=Asked(streamed=streamed, fields=fields),
     )
 
@@ -270,9 +270,9 @@ def _some_logprobs(brief: Brief) -> Schedule:
     )
 
 
-def _plain_words(brief: Brief) -> Processor:
-    """Lets only some tokens be chosen, none of them special."""
-    return Processor("library", {"logit_bias": {str(t): 100.0 for t in range(*brief.tokens, 8)}})
+def plain_words(tokens: Iterable[int]) -> Processor:
+    """Lets only these tokens be chosen, none of them special."""
+    return Processor("library", {"logit_bias": {str(token): 100.0 for token in tokens}})
 
 
 def _some_bare(trace: Trace) -> bool:

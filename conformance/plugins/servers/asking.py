@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import json
 import queue
 import socket
@@ -15,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -25,12 +24,15 @@ from conformance.core.http_clients import async_client
 from conformance.core.real_clients import Client
 from conformance.core.schedule import Request
 from conformance.core.trace import FinishReason
+from conformance.plugins.servers import endpoints
+from conformance.plugins.servers.answers import CALLED, Answer
 from conformance.plugins.servers.other_clients import ClientFailedError, pieces
 
 # The longest time for a single answer, including its wait for other requests.
 ANSWER_SECONDS = 300.0
 _EVENTS = "text/event-stream"
 _SMALL = (socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # bytes of the receive buffer
+_OK = 200
 _LONGEST = 300  # characters of a server's error message
 
 
@@ -38,7 +40,8 @@ _LONGEST = 300  # characters of a server's error message
 class Question:
     """A request as it is sent: the fields of the API, and the name that identifies its answer.
 
-    ``unread``: its answer is never read. ``client`` sends it.
+    ``unread``: its answer is never read. ``client`` sends it. ``endpoint``: another one than that
+    of chats and texts.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Question:
     chat: bool = True
     unread: bool = False
     client: Client = Client.OPENAI
+    endpoint: str = ""
 
     @property
     def streamed(self) -> bool:
@@ -55,84 +59,14 @@ class Question:
     @property
     def sent(self) -> dict[str, Any]:
         """The body as a server gets it."""
+        if self.endpoint:
+            return endpoints.sent(self.endpoint, self.body)
         body = dict(self.body)
         return {"messages" if self.chat else "prompt": body.pop("input"), **body}
 
 
-class PartKind(enum.StrEnum):
-    """The kind of a piece of an answer."""
-
-    TEXT = "text"
-    REASONING = "reasoning"
-    TOOL = "tool"
-
-
-@dataclass(frozen=True)
-class Part:
-    """A piece of an answer; a tool call has its name and arguments as JSON."""
-
-    kind: PartKind
-    text: str
-
-
-@dataclass
-class Answer:
-    """The answer to a request, as far as it has arrived.
-
-    Attributes:
-        text: the joined text of all pieces.
-        parts: the parts of a chat whose messages have more than text, in order.
-        entries: the entries of the logprobs, in order: dicts with ``token``, ``logprob``, ``id``.
-        reason: the finish reason that the server reports.
-        usage: the server's counts of tokens.
-        bare: its request asks for no logprobs.
-        ids: the ids of its pieces.
-        sent, first, last: times of sending and of the first and last piece, in seconds.
-        at_sending, at_first: the number of pieces each request had at these two moments.
-    """
-
-    text: str = ""
-    parts: list[Part] = field(default_factory=list)
-    entries: list[dict[str, Any]] = field(default_factory=list)
-    reason: str | None = None
-    usage: dict[str, Any] = field(default_factory=dict)
-    bare: bool = False
-    ids: set[str] = field(default_factory=set)
-    sent: float = 0.0
-    first: float | None = None
-    last: float = 0.0
-    at_sending: dict[str, int] = field(default_factory=dict)
-    at_first: dict[str, int] = field(default_factory=dict)
-
-    def add(self, choice: Any, piece: str | None) -> None:
-        """Add a piece of text with its logprobs and finish reason."""
-        now = time.monotonic()
-        self.first = now if self.first is None else self.first
-        self.last = now
-        self.text += piece or ""
-        logprobs = getattr(choice, "logprobs", None)
-        for entry in getattr(logprobs, "content", None) or ():
-            self.entries.append(entry if isinstance(entry, dict) else entry.model_dump())
-        if choice.finish_reason is not None:
-            self.reason = str(choice.finish_reason)
-
-    def add_parts(self, message: Any) -> None:
-        """Add the contents of a message or of a piece of one: reasoning, text, tool calls."""
-        reasoning = getattr(message, "reasoning", None)
-        reasoning = reasoning or getattr(message, "reasoning_content", None)
-        if reasoning:
-            self.parts.append(Part(PartKind.REASONING, str(reasoning)))
-        if message.content:
-            self.parts.append(Part(PartKind.TEXT, str(message.content)))
-        for call in getattr(message, "tool_calls", None) or ():
-            self._add_call(call.function)
-
-    def _add_call(self, function: Any) -> None:
-        """Add a piece of a tool call: the name may come first, then the arguments."""
-        text = f'{{"name":{json.dumps(function.name)},' if function.name else ""
-        if function.arguments:
-            text += f'"arguments":{function.arguments}}}'
-        self.parts.append(Part(PartKind.TOOL, text.replace(" ", "")))
+class RefusedByServerError(Exception):
+    """A server answers a question with an error."""
 
 
 class BrokenOffError(Exception):
@@ -231,7 +165,7 @@ class Asking:
         """Send the question and put its events into the queue."""
         put = put or self.came.put
         answer = Answer(
-            bare=question.body.get("logprobs") is False,
+            bare=question.body.get("logprobs") is False or bool(question.endpoint),
             sent=time.monotonic(),
             at_sending=dict(self._pieces),
         )
@@ -241,10 +175,16 @@ class Asking:
                 await self._unread(question)
             elif question.client is not Client.OPENAI:
                 await self._by_another(question, answer, put)
+            elif question.endpoint:
+                await self._other(question, answer, put)
             elif question.streamed:
                 await self._streamed(question, answer, put)
             else:
                 self._whole(question, answer, await self._sent(question))
+        except RefusedByServerError as raised:
+            error = str(raised)
+        except endpoints.StreamError as raised:
+            error, on_its_way = f"an error in the stream: {raised}", True
         except (openai.OpenAIError, httpx2.HTTPError) as raised:
             error = described(raised)
             on_its_way = not isinstance(raised, openai.APIStatusError)
@@ -280,6 +220,33 @@ class Asking:
             answer.add(piece, piece.text)
             put(Came(question.name, answer))
         answer.ids = answer.ids or {question.client}  # not all clients pass on what a server sends
+
+    async def _other(self, question: Question, answer: Answer, put: Callable[[Came], Any]) -> None:
+        """Ask an endpoint for which the client is not made."""
+        reader = endpoints.READERS[question.endpoint](answer)
+        url = f"{self._url}/v1/{question.endpoint}"
+        async with (
+            async_client(ANSWER_SECONDS) as client,
+            client.stream("POST", url, json=question.sent) as response,
+        ):
+            kind = response.headers.get("content-type", "none")
+            if response.status_code != _OK or kind.startswith(_EVENTS) is not question.streamed:
+                text = (await response.aread()).decode(errors="replace")[:_LONGEST]
+                raise RefusedByServerError(f"HTTP {response.status_code}, {kind}: {text}")
+            if not question.streamed:
+                answer.at_first = dict(self._pieces)
+                reader.whole(json.loads(await response.aread()))
+                answer.seen()
+                return
+            async for name, data in endpoints.events(response.aiter_lines()):
+                if answer.first is None:
+                    answer.at_first = dict(self._pieces)
+                self._pieces[question.name] += 1
+                reader.named(name, data)
+                answer.seen()
+                put(Came(question.name, answer))
+            if not reader.ended:
+                raise BrokenOffError("it ended without its last event")
 
     async def _sent(self, question: Question) -> Any:
         body = question.sent
@@ -342,16 +309,13 @@ Tokens = list[tuple[int, float | None]]
 """The tokens of an answer, with the logprob that the server reports for each."""
 
 
-_CALLED = "tool_calls"
-
-
 class ServerFailedError(RuntimeError):
     """A server refused a valid request, or broke off its answer."""
 
 
 def reason_of(answer: Answer) -> FinishReason | None:
     """The finish reason of the answer; ``None`` if it is none that is known."""
-    if answer.reason == _CALLED:  # it ended as it would have without the call
+    if answer.reason == CALLED:  # it ended as it would have without the call
         return FinishReason.LENGTH
     return next((reason for reason in FinishReason if reason == answer.reason), None)
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
+
+import httpx2
 
 from conformance.core.engine_options import EngineOptions
 from conformance.core.forward_calls import ServedStep
+from conformance.core.http_clients import get
 from conformance.core.schedule import Asked, Request
 from conformance.core.trace import Claim, FinishReason
-from conformance.plugins.servers.asking import Answer, Came, PartKind
+from conformance.plugins.servers.answers import CALLED, Answer, PartKind
+from conformance.plugins.servers.asking import Came
 from conformance.plugins.servers.fields import fits_schema
 from conformance.plugins.servers.planting import Kept
 from conformance.plugins.servers.words import MARKERS, joined_tokens, whole_text
@@ -21,6 +26,7 @@ from conformance.scenarios.served_clients import JOINED, RUNNING
 _PART, _LEAST = 0.5, 1000
 _EXCUSED_SECONDS = 1.0
 _STARVED = 0.9
+_LIST_SECONDS = 60.0
 _EQUAL_NATS = 1e-5
 # Many requests may make a server's buffers grow once, but not with each request.
 _MB = 2**20
@@ -46,10 +52,12 @@ def about_answer(
         prompt_tokens: the prompt's tokens; ``count``: the answer's. ``None`` if unknown.
     """
     reasons = " or ".join(FinishReason)
-    called = answer.reason == "tool_calls" and any(p.kind is PartKind.TOOL for p in answer.parts)
+    called = answer.reason == CALLED and any(p.kind is PartKind.TOOL for p in answer.parts)
     holds = called or answer.reason in set(FinishReason)
     yield Claim("finish_reason", str(answer.reason), reasons, holds)
     yield Claim("ids of one answer", str(len(answer.ids)), "1", len(answer.ids) == 1)
+    if answer.problems:
+        yield Claim("the events of an answer", answer.problems[0], "in order", holds=False)
     if not answer.usage and not _wanted(request):
         return
     if not answer.usage:
@@ -78,7 +86,7 @@ def _wanted(request: Request) -> bool:
 
 def _endings(request: Request, answer: Answer) -> Iterable[int]:
     """The number of tokens that may have ended an answer: a stop sequence, or one end token."""
-    if answer.reason != FinishReason.STOP:
+    if answer.reason not in {FinishReason.STOP, CALLED}:
         return ()
     return {len(sequence) for sequence in request.stop} or {1}
 
@@ -123,6 +131,10 @@ def joined(answer: Answer) -> str:
     if all(part.kind is PartKind.TEXT for part in answer.parts):
         return answer.text
     kinds = {k: "".join(p.text for p in answer.parts if p.kind is k).strip() for k in PartKind}
+    if not answer.calls:
+        return "; ".join(f"{kind}: {text}" for kind, text in kinds.items())
+    calls = [f"{call.name}{call.arguments}".replace(" ", "") for call in answer.calls.values()]
+    kinds[PartKind.TOOL] = " ".join(calls)
     return "; ".join(f"{kind}: {text}" for kind, text in kinds.items())
 
 
@@ -262,6 +274,23 @@ def about_swap(name: str, before: int, after: int) -> Claim:
     holds = grown <= _MODEL_SHARE * before
     what = f"bytes more than when the model of {name!r} first answered"
     return Claim(what, "few", f"{grown} of {before}", holds)
+
+
+def about_lists(url: str, health: str, model: str) -> Iterator[Claim]:
+    """Claims that a server lists the model which it was started with, and says that it is well."""
+    try:
+        found = get(f"{url}/v1/models", _LIST_SECONDS).json()
+        listed = [(str(one["id"]), one["object"]) for one in found["data"]]
+        said, right = f"{found['object']} of {listed}", (model, "model") in listed
+    except (httpx2.HTTPError, ValueError, TypeError, KeyError) as error:
+        said, right = f"{type(error).__name__}: {error}", False
+    yield Claim("the models of a server", said, f"list with {model}", right)
+    try:
+        status = get(f"{url}{health}", _LIST_SECONDS).status_code
+    except httpx2.HTTPError as error:
+        yield Claim("a server's health", f"{type(error).__name__}: {error}", "200", holds=False)
+        return
+    yield Claim("a server's health", str(status), "200", status == HTTPStatus.OK)
 
 
 def still_open(count: int) -> Claim:

@@ -10,6 +10,7 @@ from conformance.core.real_clients import Client
 from conformance.core.schedule import Request
 from conformance.core.token_choice import OF_SERVER, Sampler
 from conformance.plugins.servers.asking import Question
+from conformance.scenarios.marker_styles import TOOL_NAME
 
 _VALUES = (1, 2)
 _SCHEMA = {
@@ -18,13 +19,15 @@ _SCHEMA = {
     "required": ["a"],
     "additionalProperties": False,
 }
-TOOL_NAME = "look"
 _TOOL = {
     "type": "function",
     "function": {
         "name": TOOL_NAME,
         "description": "looks",
-        "parameters": {"type": "object", "properties": {}},
+        "parameters": {
+            "type": "object",
+            "properties": {"at": {"type": "string"}, "count": {"type": "integer"}},
+        },
     },
 }
 
@@ -65,7 +68,10 @@ def question(
     body |= further(request)
     unread = asked is not None and asked.unread
     client = asked.client if asked is not None else Client.OPENAI
-    return Question(request.request_id, body, chat=chat, unread=unread, client=client)
+    endpoint = asked.endpoint if asked is not None else ""
+    return Question(
+        request.request_id, body, chat=chat, unread=unread, client=client, endpoint=endpoint
+    )
 
 
 def sampled(sampler: Sampler) -> dict[str, Any]:

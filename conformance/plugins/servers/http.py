@@ -26,7 +26,8 @@ from conformance.core.origin import Origin
 from conformance.core.real_clients import Client
 from conformance.core.schedule import Asked, Request, Schedule, Stage
 from conformance.core.trace import FinishReason, Stream
-from conformance.plugins.servers.asking import Answer, Asking, Question, Tokens
+from conformance.plugins.servers.answers import Answer
+from conformance.plugins.servers.asking import Asking, Question, Tokens
 from conformance.plugins.servers.fields import question
 from conformance.plugins.servers.served_engine import SERVED, ServedEngine
 

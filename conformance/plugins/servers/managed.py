@@ -7,6 +7,7 @@ import functools
 import itertools
 import os
 import re
+import shutil
 import sys
 import tempfile
 from abc import abstractmethod
@@ -27,8 +28,16 @@ from conformance.core.origin import Origin, Other
 from conformance.core.schedule import Asked, Request, Schedule
 from conformance.core.trace import Claim, FinishReason, StepOutput
 from conformance.plugins.servers import planting
-from conformance.plugins.servers.asking import Answer, Question, Tokens
-from conformance.plugins.servers.claims import about_kept, about_limits, about_swap, right_text
+from conformance.plugins.servers.answers import CALLED, Answer
+from conformance.plugins.servers.asking import Question, Tokens
+from conformance.plugins.servers.claims import (
+    about_kept,
+    about_limits,
+    about_lists,
+    about_swap,
+    right_text,
+)
+from conformance.plugins.servers.endpoints import ending_of
 from conformance.plugins.servers.fields import question
 from conformance.plugins.servers.planting import Steps, kept, weighed
 from conformance.plugins.servers.process import (
@@ -41,11 +50,14 @@ from conformance.plugins.servers.process import (
 )
 from conformance.plugins.servers.served_engine import ServedEngine
 from conformance.plugins.servers.spelling import Right, Spelling, write_pieces
+from conformance.plugins.servers.tool_answers import Marked
 from conformance.plugins.servers.words import end_by, rename, text_of
+from conformance.scenarios.marker_styles import STYLES
 from conformance.scenarios.pieces import PieceKind, bytes_of
 
 # Requests name models that the server must not load from elsewhere.
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
+_NO_FOLDER = str(Path(tempfile.gettempdir()) / "conformance-nothing-was-downloaded")
 _END_SECONDS = 1.0
 # Exceptions of connections whose server no longer generates: none of them is why.
 _OF_OTHERS = ("RuntimeError: generation thread",)
@@ -71,6 +83,8 @@ class ManagedEngine(ServedEngine):
 
     # The model of a chat or, if the server has none, what a request is.
     request_model: ClassVar[str] = "request"
+    # Those of its other endpoints.
+    endpoint_models: ClassVar[Mapping[str, str]] = {}
 
     # The place of the patch that records the server's steps: module and name.
     counting: ClassVar[str] = ""
@@ -128,8 +142,9 @@ class ManagedEngine(ServedEngine):
                 for request in arrival.requests:
                     _make_folders(Path(name), request)
                     with contextlib.suppress(Unsupported):
-                        body = engine.ask(request).sent
-                        recorder.body(cls.request_model, accepted[cls.request_model], body)
+                        asked = engine.ask(request)
+                        place = cls.endpoint_models.get(asked.endpoint, cls.request_model)
+                        recorder.body(place, accepted[place], asked.sent)
         return recorder.passed
 
     @classmethod
@@ -251,6 +266,8 @@ class ManagedEngine(ServedEngine):
                 found = kept(self._server.folder)
                 yield from about_kept(found, caching.snapshots, self.kept_bytes())
             yield from self._swaps()
+        if self._options.listed:
+            yield from about_lists(self.url, self.health, self.model_name())
         yield from super().look_after()
         if self._steps is not None and (own := self._steps.new()) and self._at_first is not None:
             self._left_over = own[0].nbytes - self._at_first
@@ -333,12 +350,18 @@ class ManagedEngine(ServedEngine):
 
     def read(self, request: Request, answer: Answer) -> Tokens:
         """See ``ServedEngine.read``; by the single stream if tokens are pieces of text."""
+        if self._options.markers:
+            return self._marked.read(self._tokens(request), answer)
         if not self._options.pieces:
             return super().read(request, answer)
         return self._spelling.read(self._right(request), answer)
 
     def whole(self, request: Request, found: Tokens, answer: Answer) -> tuple[Tokens, FinishReason]:
         """See ``ServedEngine.whole``."""
+        if self._options.markers:
+            right_tokens, own = self._tokens(request), [token for token, _ in found]
+            last = ((token, None) for token in right_tokens[-1:])
+            return [*found, *(last if own == list(right_tokens[:-1]) else ())], FinishReason.STOP
         right = self._right(request) if self._options.pieces else None
         if right is None:
             return super().whole(request, found, answer)
@@ -349,12 +372,39 @@ class ManagedEngine(ServedEngine):
 
     def words(self, request: Request, answer: Answer) -> list[str]:
         """See ``ServedEngine.words``."""
+        if self._options.markers:
+            return self._marked.words(self._tokens(request))
         if not self._options.pieces:
             return super().words(request, answer)
         return [self._spelling.word(token) for token in self._right(request).tokens]
 
+    def reason(self, request: Request, answer: Answer) -> FinishReason | None:
+        """See ``ServedEngine.reason``; after a call it does not say how the answer ended."""
+        if self._options.markers and answer.reason == CALLED:
+            ended = self._marked.ended(self._tokens(request))
+            return FinishReason.STOP if ended else FinishReason.LENGTH
+        return super().reason(request, answer)
+
+    def _stop_reason(self, request: Request, answer: Answer) -> Claim:
+        """Claim that another endpoint says by its own words what ended the answer."""
+        tokens = tuple(self._tokens(request))
+        ending = [stop for stop in request.stop if tokens[-len(stop) :] == stop]
+        said = {stop: self.text(stop) for stop in ending if stop not in self._options.stop}
+        assert request.asked is not None
+        right = ending_of(request.asked.endpoint, bool(ending), next(iter(said.values()), ""))
+        return Claim("what ended an answer", answer.stop, right, answer.stop == right)
+
+    @functools.cached_property
+    def _marked(self) -> Marked:
+        ends = [token for (token,) in self._options.stop]
+        return Marked(STYLES[self._options.markers], self._options.words, ends)
+
     def about_text(self, request: Request, answer: Answer) -> Iterator[Claim]:
         """See ``ServedEngine.about_text``."""
+        if self._options.markers:
+            yield from self._marked.about(request, self._tokens(request), answer)
+        if request.asked is not None and request.asked.endpoint:
+            yield self._stop_reason(request, answer)
         if self._options.pieces:
             yield right_text(answer.text, self._right(request).texts)
 
@@ -365,12 +415,16 @@ class ManagedEngine(ServedEngine):
     def _right(self, request: Request) -> Right:
         """The right answer to a request whose tokens are pieces of text."""
         if request.request_id not in self._rights:
-            assert self._origin.alone is not None
-            tokens = self._origin.alone(request, self._options)
+            tokens = self._tokens(request)
             strings = self.question(request, streamed=False).body.get("stop") or ()
             ends = [token for (token,) in self._options.stop]
             self._rights[request.request_id] = self._spelling.right(tokens, ends, strings)
         return self._rights[request.request_id]
+
+    def _tokens(self, request: Request) -> Sequence[int]:
+        """The tokens of the single stream."""
+        assert self._origin.alone is not None
+        return self._origin.alone(request, self._options)
 
     def text(self, tokens: Sequence[int]) -> str:
         """The words of these tokens."""
@@ -383,7 +437,7 @@ class ManagedEngine(ServedEngine):
     def model_name(self, other: int = 0) -> str:
         """The server's name for its model, or for another one, which is then written."""
         if not other:
-            return str(self._server.folder)
+            return str(self._renamed() if self._options.markers else self._server.folder)
         folder = self._server.folder / f"other{other}"
         if not folder.exists():
             if self._origin.other is None:
@@ -392,6 +446,21 @@ class ManagedEngine(ServedEngine):
             self._origin.other(self._origin.seed + other).write(folder)
             self.dress(folder)
         return str(folder)
+
+    def _renamed(self) -> Path:
+        """The folder of the same model with these words, which is written if need be."""
+        options = self._options
+        folder = self._server.folder / f"of_{options.markers}_{hash(options.words):x}"
+        if not folder.exists():
+            folder.mkdir()
+            for file in self._server.folder.glob("*.safetensors"):
+                (folder / file.name).symlink_to(file)
+            for pattern in ("*.json", "*.jinja"):
+                for file in self._server.folder.glob(pattern):
+                    shutil.copy(file, folder)
+            rename(folder, options.words, STYLES[options.markers])
+            end_by(folder, [token for (token,) in options.stop])
+        return folder
 
     def _named(self, asked: Asked | None) -> str:
         """The server's name for the model that a request asks for, which is written if need be."""
@@ -416,8 +485,15 @@ class ManagedEngine(ServedEngine):
     @property
     def _key(self) -> Hashable:
         origin = self._origin
-        made = (self._options.adapter, self._options.draft_model, self._options.prefix_caching)
-        files = (self._options.words, self._options.pieces, self._options.stop, made)
+        made = (
+            self._options.adapter,
+            self._options.draft_model,
+            self._options.prefix_caching,
+            self._options.listed,
+        )
+        files: tuple[object, ...] = (made,)
+        if not self._options.markers:  # a model with markers is loaded on request
+            files += (self._options.words, self._options.pieces, self._options.stop)
         options = (*self.flags(), *sorted(self.environment().items()), *files)
         places = tuple(self._places())
         return (self.name, origin.family.name, origin.dtype, origin.seed, options, places)
@@ -431,6 +507,8 @@ class ManagedEngine(ServedEngine):
         def write(folder: Path) -> None:
             self._origin.write(folder)
             self.dress(folder)
+            if self._options.markers:
+                return
             if self._options.pieces:
                 write_pieces(folder, self._options.pieces, self._options.words)
             elif self._options.words:
@@ -446,6 +524,8 @@ class ManagedEngine(ServedEngine):
             return [*self.launcher(), sys.executable, *runs, *_place(folder, port), *given]
 
         environment = {**os.environ, **_OFFLINE, **self.environment()}
+        if self._options.listed:
+            environment["HF_HUB_CACHE"] = _NO_FOLDER
         return start(
             write,
             command,

@@ -24,7 +24,8 @@ from conformance.core.origin import Origin, Other
 from conformance.core.schedule import Request
 from conformance.plugins.distributed.ways import write_index
 from conformance.plugins.servers.adapters import adapted_stream, write_adapter
-from conformance.plugins.servers.asking import Answer, Question, Tokens
+from conformance.plugins.servers.answers import Answer
+from conformance.plugins.servers.asking import Question, Tokens
 from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.other_models import another, nbytes_of, quantized_stream
 from conformance.plugins.servers.process import free_port

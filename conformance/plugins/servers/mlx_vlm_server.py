@@ -21,7 +21,8 @@ from conformance.core.errors import Unsupported
 from conformance.core.family import Processor
 from conformance.core.origin import Origin, Other
 from conformance.core.schedule import Request
-from conformance.plugins.servers.asking import Answer, Question, Tokens
+from conformance.plugins.servers.answers import Answer
+from conformance.plugins.servers.asking import Question, Tokens
 from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.other_models import another
 from conformance.plugins.servers.served_engine import SERVED
@@ -41,6 +42,7 @@ class MlxVlmServer(ManagedEngine):
         Capability.CANCEL,
         Capability.CHUNKED,
         Capability.COUNTED,
+        Capability.ENDPOINTS,
         Capability.MARKERS,
         Capability.MEDIA,
         Capability.MESSAGES,
@@ -57,6 +59,10 @@ class MlxVlmServer(ManagedEngine):
     }
 
     request_model: ClassVar[str] = "ChatRequest"
+    endpoint_models: ClassVar[Mapping[str, str]] = {
+        "messages": "AnthropicRequest",
+        "responses": "OpenAIRequest",
+    }
     counting: ClassVar[str] = "conformance.plugins.servers.planting:of_mlx_vlm"
     progress: ClassVar[re.Pattern[str]] = re.compile(r"Prefill progress: .* tokens=(\d+)/(\d+)")
     imported: ClassVar[tuple[str, ...]] = (

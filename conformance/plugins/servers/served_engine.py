@@ -24,8 +24,8 @@ from conformance.core.schedule import Request, Stage
 from conformance.core.token_choice import OF_SERVER, Processor
 from conformance.core.trace import Claim, FinishReason, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.servers import malformed
+from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.asking import (
-    Answer,
     Asking,
     Came,
     Incoming,
@@ -236,6 +236,10 @@ class ServedEngine(Engine):
         """The texts of the answer's tokens."""
         return answer.text.split()
 
+    def reason(self, request: Request, answer: Answer) -> FinishReason | None:  # noqa: ARG002
+        """Why the answer ended."""
+        return reason_of(answer)
+
     def about_text(self, request: Request, answer: Answer) -> Iterator[Claim]:  # noqa: ARG002
         """Claims about the text of an answer whose tokens are known otherwise."""
         return iter(())
@@ -247,7 +251,8 @@ class ServedEngine(Engine):
 
     def whole_answer(self, request: Request, answer: Answer) -> Tokens:
         """The tokens of an answer that has ended."""
-        found, ended = self.read(request, answer), reason_of(answer) is FinishReason.STOP
+        found = self.read(request, answer)
+        ended = self.reason(request, answer) is FinishReason.STOP
         return self.whole(request, found, answer)[0] if ended else found
 
     def failed(self, what: str) -> Exception:
@@ -387,7 +392,7 @@ class ServedEngine(Engine):
         count = len(found)
         # The finish reason may come after the last token, which is held back for it.
         found = found if came.ended else found[:-1]
-        reason = reason_of(came.answer) if came.ended else None
+        reason = self.reason(request, came.answer) if came.ended else None
         if reason is FinishReason.STOP:
             found, reason = self.whole(request, found, came.answer)
         new = found[self._emitted[name] :]
@@ -454,7 +459,8 @@ class ServedEngine(Engine):
         yield from about_answer(request, came.answer, *self.counts(request, count))
         yield from about_logprobs(request, came.answer, self.words(request, came.answer))
         yield from self.about_text(request, came.answer)
-        yield from about_asked(request, came.answer, self.tokens, self._options.words)
+        if not self._options.markers:
+            yield from about_asked(request, came.answer, self.tokens, self._options.words)
         if self._left:
             yield from about_work(self._left, came.answer, self._requests)
             self._left = {}
@@ -481,8 +487,12 @@ class ServedEngine(Engine):
     def _begin_busy(self) -> None:
         """Send a long request and wait for its first token; it runs until no other is open."""
         low, high = self.vocabulary()
-        # It is not to end before its limit.
-        ends = {str(token): -100.0 for sequence in self._options.stop for token in sequence}
+        # It is not to end before its limit, nor call a tool: in a call, a server need not notice
+        # that its client has left.
+        unsaid = [token for sequence in self._options.stop for token in sequence]
+        if self._options.markers:
+            unsaid += [token for _, token in self._options.words]
+        ends = {str(token): -100.0 for token in unsaid}
         going_on = (Processor("library", {"logit_bias": ends}),) if ends else ()
         request = Request(BUSY, (high - 1, low), self._most(BUSY), processors=going_on)
         self._asking.send(self.question(request, streamed=True))

@@ -11,7 +11,8 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
 
-from conformance.plugins.servers.asking import Answer, Tokens
+from conformance.plugins.servers.answers import Answer
+from conformance.plugins.servers.asking import Tokens
 from conformance.scenarios.pieces import SPACE, PieceKind, bytes_of, single_bytes
 
 _UNKNOWN = "<unk>"

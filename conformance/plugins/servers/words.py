@@ -18,7 +18,8 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from conformance.core.errors import ModelError
-from conformance.plugins.servers.asking import Part, PartKind
+from conformance.plugins.servers.answers import Part, PartKind
+from conformance.scenarios.marker_styles import STYLES, MarkerStyle
 
 END = "<|conformance_end|>"
 """The end of an answer. Its id is outside the model's vocabulary, so no answer ends by it."""
@@ -113,13 +114,17 @@ def end_by(folder: Path, tokens: Sequence[int], *, named: bool = True) -> None:
 
 
 THINK, TOOL = ("<think>", "</think>"), ("<tool_call>", "</tool_call>")
-# A comment in the template names the format of tool calls.
-_FORMAT = "{#- <tool_call> tool_call.name -#}"
 _PLAIN = re.compile(r"t\d+")
 
 
-def rename(folder: Path, words: Sequence[tuple[str, int]]) -> None:
-    """Set the texts of these token ids in the tokenizer's files."""
+def rename(
+    folder: Path, words: Sequence[tuple[str, int]], style: MarkerStyle = STYLES["json_tools"]
+) -> None:
+    """Set the texts of these token ids in the tokenizer's files.
+
+    Args:
+        style: of the markers by which libraries choose a parser.
+    """
     path, config_path = folder / "tokenizer.json", folder / "tokenizer_config.json"
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     vocabulary: dict[str, int] = content["model"]["vocab"]
@@ -129,11 +134,16 @@ def rename(folder: Path, words: Sequence[tuple[str, int]]) -> None:
         added["content"] = texts.get(added["id"], added["content"])
     # Libraries look for whole markers in the vocabulary; no answer has these ids.
     above = max(vocabulary.values()) + 1
-    content["model"]["vocab"] = renamed | {t: above + i for i, t in enumerate((*THINK, *TOOL))}
+    markers = (*style.thinking, style.opening, style.closing, *style.whole)
+    further = [text for text in markers if text and text not in renamed]
+    content["model"]["vocab"] = renamed | {t: above + i for i, t in enumerate(further)}
     content["decoder"] = {"type": "ByteFallback"}
     path.write_text(json.dumps(content), encoding="utf-8")
     config = json.loads(config_path.read_text(encoding="utf-8"))
-    config["chat_template"] = _FORMAT + str(config["chat_template"])
+    # A comment in the template names the format of tool calls.
+    config["chat_template"] = f"{{#- {style.template} -#}}{config['chat_template']}"
+    if style.named:
+        config["tool_parser_type"] = style.name
     config_path.write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 

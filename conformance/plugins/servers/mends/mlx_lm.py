@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
 
+from huggingface_hub.errors import CacheNotFound
 from mlx_lm import server
 from mlx_lm.generate import TextStateMachine
 from mlx_lm.models.cache import ChunkedKVCache, LRUPromptCache
@@ -125,6 +128,57 @@ def streams_have_logprobs(hits: Hits) -> Patch:
         wrap(server.ResponseGenerator, "generate", generate),
         after(server.APIHandler, "generate_response", made),
     )
+
+
+@served_mend("server-unclosed-calls")
+def calls_are_closed(hits: Hits) -> Patch:
+    """A call that is not closed is none, and an answer without calls did not end by one.
+
+    Where a parser has no marker for the end of a call, the end of the answer closes it.
+    """
+    own = threading.local()  # a thread answers one request
+
+    def read(found: Any, *_: Any) -> Any:
+        own.state = found[0][0]
+        return found
+
+    def call(right: Right, formatter: Any, texts: list[str]) -> Any:
+        marked = sys.modules[formatter._tool_parser.__module__] if texts else None
+        if marked is not None and own.state == "tool" and marked.tool_call_end:
+            hits.hit()
+            texts = texts[:-1]
+        return right(formatter, texts)
+
+    def respond(right: Right, self: Any, text: str, reason: Any, *args: Any, **more: Any) -> Any:
+        if getattr(own, "id", "") != self.request_id:
+            own.id, own.called = self.request_id, False
+        own.called = own.called or bool(more.get("tool_calls"))
+        if reason == "tool_calls" and not own.called:
+            hits.hit()
+            reason = "stop"
+        return right(self, text, reason, *args, **more)
+
+    return together(
+        after(TextStateMachine, "split", read),
+        after(TextStateMachine, "flush", read),
+        after(TextStateMachine, "discard", read),
+        wrap(server.ToolCallFormatter, "__call__", call),
+        wrap(server.APIHandler, "generate_response", respond),
+    )
+
+
+@served_mend("server-models-without-cache")
+def no_cache_is_an_empty_one(hits: Hits) -> Patch:
+    """Where nothing was downloaded, no downloaded model is listed."""
+
+    def scan(right: Right) -> Any:
+        try:
+            return right()
+        except CacheNotFound:
+            hits.hit()
+            return SimpleNamespace(repos=())
+
+    return wrap(server, "scan_cache_dir", scan)
 
 
 @served_mend("server-completion-logprobs")

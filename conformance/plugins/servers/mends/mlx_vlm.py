@@ -17,8 +17,11 @@ from mlx_vlm import server as package
 from mlx_vlm.generate import ar
 from mlx_vlm.models.llava.processing_llava import LlavaProcessor
 from mlx_vlm.sample_utils import make_sampler
-from mlx_vlm.server import generation, openai, request_normalization
+from mlx_vlm.server import anthropic, generation, openai, request_normalization
+from mlx_vlm.server.responses_state import ToolCallStreamState, _is_whole_tag
 from mlx_vlm.tokenizer_utils import _ServerTokenStreamer
+from mlx_vlm.tools.parsers import mistral
+from mlx_vlm.tools.streaming import ToolCallDeltaState
 from mlx_vlm.utils import get_model_path
 from starlette.requests import Request
 
@@ -280,6 +283,52 @@ def answers_stop(hits: Hits) -> Patch:
     )
 
 
+@served_mend("server-stop-sequences-afterwards")
+def messages_stop(hits: Hits) -> Patch:
+    """A message ends before a stop sequence of its request, which is named as what ended it."""
+    ended: dict[int, str] = {}  # by the request's list of sequences
+
+    def kept(args: Any, request: Any, *_: Any, **__: Any) -> Any:
+        args.of_message = getattr(request, "stop_sequences", None)
+        return args
+
+    def generate(right: Right, self: Any, *args: Any, **options: Any) -> Any:
+        context, tokens = right(self, *args, **options)
+        every = (*args, *options.values())
+        given = next((one for one in every if hasattr(one, "max_tokens")), None)
+        words = getattr(given, "of_message", None)
+        if not words:
+            return context, tokens
+        hits.hit()
+        stops = [self.tokenizer.encode(word, add_special_tokens=False) for word in words]
+
+        def counted() -> Iterator[Any]:
+            for piece in _until(tokens, stops, words):
+                count = piece.token_count
+                found = [
+                    word
+                    for word, stop in zip(words, stops, strict=True)
+                    if piece.finish_reason == "stop" and len(stop) == count
+                ]
+                if found:
+                    ended[id(words)] = found[0]
+                    more = dataclasses.replace(piece, token_count=1, finish_reason=None)
+                    yield from [more] * (count - 1)
+                yield dataclasses.replace(piece, token_count=1)
+
+        return context, _Stopping(tokens, counted())
+
+    def applied(right: Right, text: str, sequences: Any) -> Any:
+        found = ended.pop(id(sequences), None)
+        return (text, found) if found is not None else right(text, sequences)
+
+    return together(
+        after(request_normalization, "_build_gen_args", kept),
+        wrap(generation.ResponseGenerator, "generate", generate),
+        wrap(anthropic, "_apply_stop_sequences", applied),
+    )
+
+
 @served_mend("server-usage-without-markers")
 def usage_has_all_tokens(hits: Hits) -> Patch:
     """No token of an answer is left out of its usage."""
@@ -289,6 +338,62 @@ def usage_has_all_tokens(hits: Hits) -> Patch:
         return 0
 
     return wrap(openai, "_count_thinking_tag_tokens", counted)
+
+
+@served_mend("server-incomplete-tool-call")
+def calls_come_whole(hits: Hits) -> Patch:
+    """No part of a call is sent before the call is closed: nothing need be taken back.
+
+    In one piece, the text of a call that is not closed is that of a stream.
+    """
+
+    def feed(right: Right, state: Any, text: str) -> list[Any]:
+        hits.hit_if(right(state, text))
+        state.calls.clear()
+        return []
+
+    def strip(right: Right, text: str, module: Any, *markers: Any) -> Any:
+        start = module.tool_call_start
+        before, marker, call = text.partition(start)
+        hits.hit_if(marker)
+        if not marker:
+            return right(text, module, *markers)
+        shown = call if _is_whole_tag(start) else marker + call
+        return f"{right(before, module, *markers)} {shown}".strip()
+
+    return together(
+        wrap(ToolCallDeltaState, "feed", feed), wrap(openai, "strip_protocol_markers", strip)
+    )
+
+
+@served_mend("server-calls-of-mistral")
+def each_call_is_parsed(hits: Hits) -> Patch:
+    """Calls of which each has a marker are parsed one by one; a stream has the text of none."""
+
+    def parse(right: Right, text: str, tools: Any = None) -> Any:
+        texts = text.split(mistral.tool_call_start)
+        hits.hit_if(len(texts) > 1)
+        found = [right(one, tools) for one in texts]
+        return [call for one in found for call in (one if isinstance(one, list) else [one])]
+
+    def feed(right: Right, state: Any, text: str | None, *, last: bool = False) -> Any:
+        shown = right(state, text, last=last)
+        if state.tc_start != mistral.tool_call_start:
+            return shown
+        state.said = getattr(state, "said", "") + (text or "")
+        _, marker, call = state.said.partition(state.tc_start)
+        if not last or not marker:
+            return shown
+        try:
+            mistral.parse_tool_call(call)
+        except ValueError:
+            hits.hit()
+            return (shown or "") + marker + call
+        return shown
+
+    return together(
+        wrap(mistral, "parse_tool_call", parse), wrap(ToolCallStreamState, "feed", feed)
+    )
 
 
 @served_mend("server-llava-padding")

@@ -11,7 +11,8 @@ from conformance.core.errors import ModelError
 from conformance.core.http_clients import models
 from conformance.core.schedule import Request
 from conformance.core.trace import FinishReason
-from conformance.plugins.servers.asking import Answer, Asking, Question, reason_of, stopped_at
+from conformance.plugins.servers.answers import Answer
+from conformance.plugins.servers.asking import Asking, Question, reason_of, stopped_at
 
 
 def question(name="a", *, stream=True, **more):

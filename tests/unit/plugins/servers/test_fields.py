@@ -5,7 +5,8 @@ import pytest
 
 from conformance.core.schedule import Asked, Request
 from conformance.core.token_choice import OF_SERVER, RANDOM, Processor, Sampler
-from conformance.plugins.servers.asking import Answer, Came
+from conformance.plugins.servers.answers import Answer
+from conformance.plugins.servers.asking import Came
 from conformance.plugins.servers.claims import asked_again, memory_kept
 from conformance.plugins.servers.fields import fits_schema, further, messages, question
 

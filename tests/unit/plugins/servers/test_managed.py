@@ -12,7 +12,7 @@ from conformance.core.faults import Hits
 from conformance.core.origin import Origin
 from conformance.core.schedule import Asked, Media, Request
 from conformance.core.token_choice import Sampler
-from conformance.plugins.servers.asking import Answer
+from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.mlx_lm_server import MlxLmServer
 from conformance.plugins.servers.mlx_vlm_server import MlxVlmServer

@@ -6,7 +6,7 @@ import pytest
 from mlx_lm.tokenizer_utils import load
 from tokenizers import Tokenizer
 
-from conformance.plugins.servers.asking import Answer
+from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.claims import right_text
 from conformance.plugins.servers.spelling import Spelling, write_pieces
 from conformance.plugins.servers.words import write_tokenizer

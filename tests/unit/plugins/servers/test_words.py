@@ -7,7 +7,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from conformance.core.errors import ModelError
-from conformance.plugins.servers.asking import Answer, Part, PartKind
+from conformance.plugins.servers.answers import Answer, Part, PartKind
 from conformance.plugins.servers.claims import about_parts, joined
 from conformance.plugins.servers.words import (
     END,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Callable
@@ -225,3 +226,116 @@ def stream_without_its_end(hits: Hits) -> Patch:
         self.wfile = _WithoutEnd(self.wfile, hits)
 
     return after(server.APIHandler, "setup", cut)
+
+
+_of_calls = partial(_fault, kills=("served_tools",))
+
+
+@_of_calls("S59.cut-call-breaks-the-answer-off")
+def cut_call_breaks_the_answer_off(hits: Hits) -> Patch:
+    """What a parser raises for a call that the limit cuts ends the answer."""
+
+    def call(formatter: Any, texts: list[str]) -> None:
+        for text in texts:
+            try:
+                formatter._tool_parser(text, formatter._tools)
+            except ValueError:
+                hits.hit()
+                raise
+
+    return before(server.ToolCallFormatter, "__call__", call)
+
+
+@_of_calls("S60.first-call-alone")
+def first_call_alone(hits: Hits) -> Patch:
+    """Of several calls in one answer a client gets the first."""
+
+    def call(right: Right, formatter: Any, texts: list[str]) -> Any:
+        hits.hit_if(len(texts) > 1)
+        return right(formatter, texts[:1])
+
+    return wrap(server.ToolCallFormatter, "__call__", call)
+
+
+@_of_calls("S61.text-after-a-call-lost")
+def text_after_a_call_lost(hits: Hits) -> Patch:
+    """A stream has no text after a call."""
+
+    def respond(right: Right, self: Any, text: str, *args: Any, **more: Any) -> Any:
+        if getattr(self, "called", "") == self.request_id:
+            hits.hit_if(text)
+            text = ""
+        if self.stream and more.get("tool_calls"):
+            self.called = self.request_id
+        return right(self, text, *args, **more)
+
+    return wrap(server.APIHandler, "generate_response", respond)
+
+
+@_of_calls("S62.cut-reasoning-is-text")
+def cut_reasoning_is_text(hits: Hits) -> Patch:
+    """Reasoning that the limit cuts is an answer's text."""
+
+    def respond(right: Right, self: Any, text: str, reason: Any, *args: Any, **more: Any) -> Any:
+        if reason == "length" and more.get("reasoning_text") and not text:
+            hits.hit()
+            text = more.pop("reasoning_text")
+        return right(self, text, reason, *args, **more)
+
+    return wrap(server.APIHandler, "generate_response", respond)
+
+
+@_of_calls("S63.arguments-are-no-json")
+def arguments_are_no_json(hits: Hits) -> Patch:
+    """The arguments of a call are those of Python, with its quotes."""
+
+    def formatted(call: Any, *_: Any) -> Any:
+        hits.hit()
+        function = call["function"]
+        return {
+            **call,
+            "function": {**function, "arguments": str(json.loads(function["arguments"]))},
+        }
+
+    return after(server.ToolCallFormatter, "_format", formatted)
+
+
+@_of_calls("S64.reasoning-of-the-answer-before")
+def reasoning_of_the_answer_before(hits: Hits) -> Patch:
+    """An answer begins in reasoning if the limit cut another one in it before."""
+    cut: list[str] = []
+
+    def flush(found: Any, *_: Any) -> Any:
+        if found[2] == "reasoning":
+            cut.append(found[2])
+        return found
+
+    def make(right: Right, self: Any, initial: str = "normal") -> Any:
+        hits.hit_if(cut)
+        return right(self, cut.pop() if cut else initial)
+
+    return together(
+        wrap(TextStateMachine, "make_state", make), after(TextStateMachine, "flush", flush)
+    )
+
+
+@_of_calls("S65.calls-of-one-index")
+def calls_of_one_index(hits: Hits) -> Patch:
+    """All calls of a stream have the same index: a client makes one call of them."""
+
+    def formatted(call: Any, *_: Any) -> Any:
+        hits.hit_if(call.get("index"))
+        return {**call, "index": 0} if "index" in call else call
+
+    return after(server.ToolCallFormatter, "_format", formatted)
+
+
+@_of_calls("S66.calls-said-to-be-a-stop")
+def calls_said_to_be_a_stop(hits: Hits) -> Patch:
+    """An answer that calls tools is said to have ended by itself."""
+
+    def respond(right: Right, self: Any, text: str, reason: Any, *args: Any, **more: Any) -> Any:
+        hits.hit_if(reason == "tool_calls")
+        return right(self, text, "stop" if reason == "tool_calls" else reason, *args, **more)
+
+    return wrap(server.APIHandler, "generate_response", respond)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from mlx_vlm.server import generation, openai, request_normalization
 from mlx_vlm.server.responses_state import ThinkingStreamState
-from mlx_vlm.server.schemas import ChatStreamChunk
+from mlx_vlm.server.schemas import ChatChoice, ChatStreamChunk
 
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, wrap
@@ -216,3 +218,56 @@ def reasoning_among_the_text(hits: Hits) -> Patch:
         return delta
 
     return after(ThinkingStreamState, "feed", feed)
+
+
+_of_calls = partial(_fault, kills=("served_tools",))
+
+
+@_of_calls("S60.first-call-alone")
+def first_call_alone(hits: Hits) -> Patch:
+    """Of several calls in one answer a client gets the first."""
+
+    def process(found: Any, *_: Any, **__: Any) -> Any:
+        hits.hit_if(len(found.calls) > 1)
+        return replace(found, calls=found.calls[:1])
+
+    return after(openai, "process_tool_calls", process)
+
+
+@_of_calls("S62.cut-reasoning-is-text")
+def cut_reasoning_is_text(hits: Hits) -> Patch:
+    """Reasoning in which a stream ends is its text."""
+
+    def feed(delta: Any, state: Any, *_: Any, last: bool = False, **__: Any) -> Any:
+        if last and state.in_thinking and delta.reasoning:
+            hits.hit()
+            delta.content, delta.reasoning = delta.reasoning, None
+        return delta
+
+    return after(ThinkingStreamState, "feed", feed)
+
+
+@_of_calls("S63.arguments-are-no-json")
+def arguments_are_no_json(hits: Hits) -> Patch:
+    """The arguments of a call are those of Python, with its quotes."""
+
+    def process(found: Any, *_: Any, **__: Any) -> Any:
+        hits.hit_if(found.calls)
+        for call in found.calls:
+            function = call["function"]
+            function["arguments"] = str(json.loads(function["arguments"]))
+        return found
+
+    return after(openai, "process_tool_calls", process)
+
+
+@_of_calls("S66.calls-said-to-be-a-stop")
+def calls_said_to_be_a_stop(hits: Hits) -> Patch:
+    """An answer in one piece that calls tools is said to have ended by itself."""
+
+    def made(right: Right, choice: Any, **fields: Any) -> None:
+        called = fields.get("finish_reason") == "tool_calls"
+        hits.hit_if(called)
+        right(choice, **{**fields, "finish_reason": "stop"} if called else fields)
+
+    return wrap(ChatChoice, "__init__", made)

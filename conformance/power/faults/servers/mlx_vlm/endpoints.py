@@ -1,0 +1,80 @@
+"""Faults of the endpoints besides that of chats: what ended an answer, counts, order of events."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from mlx_vlm.server import anthropic, openai
+from mlx_vlm.server.schemas import AnthropicUsage, OpenAIUsage
+
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, after, wrap
+from conformance.plugins.servers.planting import served_fault
+
+_fault = partial(
+    served_fault,
+    engine="mlx_vlm_server",
+    fault_class="server endpoints",
+    source="issue trackers: other endpoints of several servers",
+    kills=("served_endpoints",),
+)
+
+
+@_fault("S67.limit-said-to-be-the-end-of-a-turn")
+def limit_said_to_be_the_end_of_a_turn(hits: Hits) -> Patch:
+    """A message that the limit ends has the stop_reason end_turn."""
+
+    def reason(found: str, *_: Any, **__: Any) -> str:
+        hits.hit_if(found == "max_tokens")
+        return "end_turn" if found == "max_tokens" else found
+
+    return after(anthropic, "_anthropic_stop_reason", reason)
+
+
+@_fault("S68.part-of-a-message-not-closed")
+def part_of_a_message_not_closed(hits: Hits) -> Patch:
+    """A stream of a message lacks the events that close its parts."""
+
+    def event(right: Right, name: str, payload: Any) -> Any:
+        hits.hit_if(name == "content_block_stop")
+        return "" if name == "content_block_stop" else right(name, payload)
+
+    return wrap(anthropic, "_sse_event", event)
+
+
+@_fault("S69.output-tokens-off-by-one")
+def output_tokens_off_by_one(hits: Hits) -> Patch:
+    """The output_tokens of a message in one piece are one too few."""
+
+    def usage(found: Any, *_: Any, **__: Any) -> Any:
+        hits.hit_if(found.output_tokens)
+        return found.model_copy(update={"output_tokens": max(0, found.output_tokens - 1)})
+
+    return after(AnthropicUsage, "from_metrics", usage)
+
+
+@_fault("S70.incomplete-response-completed")
+def incomplete_response_completed(hits: Hits) -> Patch:
+    """A stream of a response that the limit ends is said to be completed."""
+
+    def event(right: Right, name: str, payload: Any) -> Any:
+        if name == "response.incomplete":
+            hits.hit()
+            name = "response.completed"
+            response = {**payload["response"], "status": "completed", "incomplete_details": None}
+            payload = {"type": name, "response": response}
+        return right(name, payload)
+
+    return wrap(openai, "_response_sse_event", event)
+
+
+@_fault("S71.total-of-a-response-without-its-input")
+def total_of_a_response_without_its_input(hits: Hits) -> Patch:
+    """The total_tokens of a response are its output_tokens."""
+
+    def usage(found: Any, *_: Any, **__: Any) -> Any:
+        hits.hit()
+        return found.model_copy(update={"total_tokens": found.output_tokens})
+
+    return after(OpenAIUsage, "from_metrics", usage)

@@ -1,0 +1,129 @@
+"""Endpoints of a server besides chats and completions: Anthropic's Messages, OpenAI's Responses.
+
+Each is asked for the same as a chat, beside chats, streamed and in one piece: tokens, counts and
+what ended an answer must be the same, in the endpoint's own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from conformance.core.engine import Capability
+from conformance.core.engine_options import EngineOptions
+from conformance.core.schedule import Asked, Request, Schedule, Stage
+from conformance.core.token_choice import Processor, Sampler
+from conformance.core.trace import FinishReason, Trace
+from conformance.scenarios.build import LONG, MEDIUM, SHORT, TWO, at_once, text_request
+from conformance.scenarios.scenario import Brief, Scenario, Witness
+from conformance.scenarios.served_clients import ANSWER
+from conformance.scenarios.served_traffic import new_token, plain_words
+
+_MESSAGES, _RESPONSES = "messages", "responses"
+
+
+def _endpoints(brief: Brief) -> list[Schedule]:
+    """Answers of each endpoint that end in every way, and a mixture of all."""
+    mixed = [
+        row
+        for endpoint in (_MESSAGES, _RESPONSES, "")
+        for row in _rows(brief, endpoint, endpoint or "chat")[:2]
+    ]
+    return [
+        *(_ending(brief, name, _rows(brief, name)) for name in (_MESSAGES, _RESPONSES)),
+        at_once("mixed", *mixed, options=EngineOptions(busy=True)),
+        at_once("stop_sequences", *_stopped(brief), options=EngineOptions(busy=True)),
+    ]
+
+
+def _rows(brief: Brief, endpoint: str, prefix: str = "r") -> list[Request]:
+    """Streamed and in one piece, with options, with a system message, and a single token."""
+
+    def row(
+        at: int,
+        length: int,
+        most: int = ANSWER,
+        system: int = 0,
+        more: dict[str, Any] | None = None,
+    ) -> Request:
+        asked = Asked(streamed=at % 2 == 0, endpoint=endpoint, system=system)
+        sampler, processors = None, [_drawn_from(brief, at)]
+        if more is not None and "temp" in more:
+            sampler = Sampler("library", more)
+        elif more is not None:
+            processors.append(Processor("library", more))
+        # Such answers have no logprobs, and no special tokens in their text.
+        return text_request(
+            brief,
+            f"{prefix}{at}",
+            length,
+            variant=80 + at,
+            max_tokens=most,
+            sampler=sampler,
+            processors=tuple(processors),
+            asked=asked,
+        )
+
+    return [
+        row(0, MEDIUM),
+        row(1, LONG),
+        row(2, SHORT, more={"repetition_penalty": 1.4, "repetition_context_size": 128}),
+        row(3, SHORT, more={"presence_penalty": 1.5}),
+        row(4, TWO, 1),
+        # These leave the likeliest token alone.
+        row(5, LONG, ANSWER // 2, system=MEDIUM, more={"temp": 1.5, "top_k": 1}),
+        row(6, LONG, ANSWER // 2, system=SHORT, more={"temp": 2.0, "top_p": 0.001}),
+        row(7, MEDIUM, more={"frequency_penalty": 0.9, "frequency_context_size": 30}),
+    ]
+
+
+def _drawn_from(brief: Brief, at: int) -> Processor:
+    """Plain words, other ones for each request."""
+    low, high = brief.tokens
+    return plain_words(range(low + at, high, 8))
+
+
+def _ending(brief: Brief, name: str, rows: list[Request]) -> Schedule:
+    """Two of the answers end by a token."""
+    tokens = [brief.solo(row, EngineOptions()).tokens for row in rows]
+    others = {token for own in tokens[2:] for token in own}
+    ends = tuple((new_token(own, others),) for own in tokens[:2])
+    given = [
+        replace(row, stop=tuple(sorted(ends, key=lambda end: (*own, *end).index(end[0]))))
+        for row, own in zip(rows, tokens, strict=True)
+    ]
+    return at_once(name, *given, options=EngineOptions(busy=True, stop=ends))
+
+
+def _stopped(brief: Brief) -> Iterator[Request]:
+    """Answers that end by a stop sequence, or have one that never comes."""
+    for at, row in enumerate(_rows(brief, _MESSAGES)[:4]):
+        tokens = brief.solo(row, EngineOptions()).tokens
+        stop = tokens[3:5] if at < 2 else (tokens[0], *tokens[-1:0:-1][:1], tokens[0])
+        yield replace(row, stop=(tuple(stop),))
+
+
+def _several(trace: Trace) -> bool:
+    """Whether several answers were on their way at once."""
+    return any(len(step.in_stage(Stage.DECODE)) >= 2 for step in trace.steps)
+
+
+def _ended(trace: Trace) -> bool:
+    """Whether answers ended by a token or a string, and others by their limits."""
+    reasons = {trace.stream(r.request_id).finish_reason for r in trace.schedule.requests}
+    return reasons >= {FinishReason.STOP, FinishReason.LENGTH}
+
+
+SERVED_ENDPOINTS = Scenario(
+    "served_endpoints",
+    305,
+    "messages and responses, beside chats",
+    frozenset({Capability.SERVED, Capability.ENDPOINTS, Capability.PROCESSORS, Capability.STOP}),
+    _endpoints,
+    (
+        Witness("several answers at once", _several),
+        Witness("answers that end in both ways", _ended).shown_in(_MESSAGES, _RESPONSES),
+    ),
+)
