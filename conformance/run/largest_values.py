@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.core.schedule import CYCLES, Removal, Request, Schedule, Stage, Weigh
+from conformance.core.schedule import CYCLES, Arrival, Removal, Request, Schedule, Stage, Weigh
 from conformance.scenarios.foreseen import common
 
 PLAIN = "plain"
@@ -141,7 +141,8 @@ def _at_once(schedule: Schedule) -> int:
 def _joins_between(schedule: Schedule) -> int:
     """The most requests that arrive between two removals, where one request times them all."""
     moments = defaultdict[str, list[tuple[int, int]]](list)
-    for event in (*schedule.arrivals, *schedule.removals):
+    timed: tuple[Arrival | Removal, ...] = (*schedule.arrivals, *schedule.removals)
+    for event in timed:
         if event.when.request_id is not None and event.when.stage is Stage.DECODE:
             joins = 0 if isinstance(event, Removal) else len(event.requests)
             moments[event.when.request_id].append((event.when.count, joins))

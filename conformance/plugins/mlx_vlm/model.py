@@ -84,8 +84,8 @@ class LoadedModel:
             ids = mx.array([[*text, *[0] * (longest - len(text))] for text in texts], mx.int32)
             logits: mx.array = model(ids, cache=make_prompt_cache(model)).logits
             last = mx.array([len(text) - 1 for text in texts])
-            best: list[int] = mx.argmax(logits[mx.arange(len(texts)), last], axis=-1).tolist()
-            return best
+            best: Any = mx.argmax(logits[mx.arange(len(texts)), last], axis=-1).tolist()
+            return list(best)
 
         return after
 

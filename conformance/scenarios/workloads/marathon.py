@@ -137,9 +137,8 @@ def _crowd(brief: Brief) -> Schedule:
     first[0] = replace(first[0], max_tokens=_LASTING[-1])
     arrivals = [together(*first), together(*late, when=produced("r0", _JOINS_AT))]
     leaving = tuple(row.request_id for row in first[5 : 5 + 3 * _LEAVE : 3])
-    removals = (Removal(leaving, produced("r0", _LEAVES_AT)),)
-    if Capability.CANCEL not in brief.capabilities:
-        removals = ()
+    leave = (Removal(leaving, produced("r0", _LEAVES_AT)),)
+    removals = leave if Capability.CANCEL in brief.capabilities else ()
     return Schedule("crowd", tuple(arrivals), removals, options=_CROWDED)
 
 
