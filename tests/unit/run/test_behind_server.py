@@ -10,7 +10,7 @@ from conformance.core.schedule import Arrival, Asked, Request, Schedule, Stage, 
 from conformance.core.token_choice import Sampler
 from conformance.core.verdict import Verdict
 from conformance.run import behind_server as module
-from conformance.run.behind_server import behind_server
+from conformance.run.behind_server import before_engine, behind_server
 
 ENGINE = SimpleNamespace(name="own", capabilities=frozenset({Capability.LATE_JOIN}))
 PLAIN = Request("a", (1, 2), 3, stop=((4,),), asked=Asked(streamed=False))
@@ -59,3 +59,27 @@ def test_a_schedule_that_needs_a_server_or_was_right_decides_nothing(monkeypatch
         ),
     ):
         assert said(monkeypatch, Verdict.EXACT, schedule, wrong=wrong) == ("", [])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text"),
+    [
+        (Verdict.EXACT, "its server is right with the requests of 'mixed' (served)"),
+        (Verdict.DIVERGED, "its server is diverged with the requests of 'mixed', too (served)"),
+        (Verdict.UNSUPPORTED, ""),
+        (Verdict.VACUOUS, ""),
+    ],
+)
+def test_a_failing_engine_is_compared_with_its_server(monkeypatch, verdict, text):
+    played = []
+
+    def judged(_, __, ___, schedules):
+        played.extend(schedules)
+        return SimpleNamespace(verdict=verdict)
+
+    monkeypatch.setattr(module, "judge_batched", judged)
+    server = SimpleNamespace(name="served", capabilities=frozenset({Capability.SERVED}))
+    evidence = [SimpleNamespace(schedule="mixed", verdict=Verdict.DIVERGED)]
+    assert before_engine(None, server, [SCHEDULE], SimpleNamespace(evidence=evidence)) == text
+    (schedule,) = played
+    assert schedule.options.busy  # so that its requests meet in one batch
