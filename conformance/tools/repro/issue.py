@@ -71,7 +71,7 @@ def _seen(result: CaseResult) -> str:
 
 
 def _places(entry: Defect) -> str:
-    return ", ".join(f"`{place.strip()}`" for place in entry.at.split(","))
+    return ", ".join(f"`{place.strip()}`" for place in entry.at.replace(" and ", ",").split(","))
 
 
 def _effect(found: Material) -> str:
