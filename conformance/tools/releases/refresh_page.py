@@ -44,7 +44,7 @@ def _section(title: str, entries: Sequence[str]) -> list[str]:
 
 def _new(one: Cascade) -> str:
     more = f" ({len(one.cases)} cases)" if len(one.cases) > 1 else ""
-    return f"- {one.sentence}{more} `{rerun_command(one.first.case)}`"
+    return f"- {one.sentence}{more} `{rerun_command(one.first)}`"
 
 
 def _defect(group: Sequence[Sorted]) -> str:
