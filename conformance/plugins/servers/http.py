@@ -361,8 +361,10 @@ class HttpEngine(ServedEngine):
     @classmethod
     def unreached(cls, schedule: Schedule, alone: Mapping[str, tuple[int, ...]]) -> str:
         """See ``Engine.unreached``: answers that end by themselves may end too early."""
-        timed = (*schedule.arrivals, *schedule.removals, *schedule.probes)
-        for when in (one.when for one in timed if one.when.stage is Stage.DECODE):
+        whens = [arrival.when for arrival in schedule.arrivals]
+        whens += [removal.when for removal in schedule.removals]
+        whens += [probe.when for probe in schedule.probes]
+        for when in (one for one in whens if one.stage is Stage.DECODE):
             tokens = alone.get(when.request_id or "", ())
             if END in tokens[: when.count]:
                 return (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -142,7 +142,7 @@ def only_the_server(request: Request) -> bool:
 
 
 def ask_alone(
-    kind: Callable[[Any, EngineOptions], ServedEngine],
+    kind: type[ServedEngine],
     model: Any,
     request: Request,
     options: EngineOptions,
