@@ -40,11 +40,13 @@ _LONGEST = 29
 _LIMITS = (5, 15)
 _LASTING = 24
 # The likeliest tokens are often drawn, and draws at other temperatures are unlike these.
-_DRAWN, _RANDOM = 48, Sampler(RANDOM, {"temp": 0.5})
+_DRAWN, _RANDOM = 32, Sampler(RANDOM, {"temp": 0.5})
 
 
 def _traffic_drafts(brief: Brief) -> list[Schedule]:
-    drawn = [_drawn(brief, kind) for kind in brief.drafters]
+    # A family with media plays one kind: its rows cost most, and others have the same kinds.
+    kinds = brief.drafters if set(brief.modalities) == {"text"} else brief.drafters[-1:]
+    drawn = [_drawn(brief, kind) for kind in kinds]
     return drawn + [
         _waves(brief, f"{kind}_{name}", number, _options(kind, piece), lengths)
         for kind in brief.drafters
