@@ -164,8 +164,9 @@ class Asking:
     async def _follow(self, question: Question, put: Callable[[Came], Any] | None = None) -> None:
         """Send the question and put its events into the queue."""
         put = put or self.came.put
+        openai_chat = question.client is Client.OPENAI and not question.endpoint
         answer = Answer(
-            bare=question.body.get("logprobs") is False or bool(question.endpoint),
+            bare=question.body.get("logprobs") is False or not openai_chat,
             sent=time.monotonic(),
             at_sending=dict(self._pieces),
         )
