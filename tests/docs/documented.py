@@ -39,6 +39,7 @@ NOT_RUN = {
     "conformance run --engine mlx_lm_server": "integration/test_servers.py runs it",
     "conformance run --engine mlx_vlm_server": "integration/test_servers.py runs it",
     "conformance releases": "it installs releases; tests/integration/test_releases.py runs it",
+    "conformance known refresh": "it installs a release; tests/integration/cli/known runs it",
 }
 
 CASE, RIGHT = "mlx_lm/afm7/ragged/float32/0", "mlx_lm/llama/ragged/float32/0"

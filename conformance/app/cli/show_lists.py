@@ -65,7 +65,11 @@ def lists_of(
         kept = {key: found for key, found in registry.families.items() if key[1] in names}
         registry = dataclasses.replace(registry, families=kept)
     if caches:
-        return loaded_families(registry, engines or tuple(registry.libraries), caches)
+        # A model that another program serves has no caches that can be seen.
+        own = [
+            n for n in registry.libraries if not getattr(registry.engines[n], "elsewhere", False)
+        ]
+        return loaded_families(registry, engines or tuple(own), caches)
     if what == COVERAGE:
         return coverage_lists(registry, registry.select_engines(engines))
     return loaded_families(registry, engines) if engines else _LISTS[what](registry)
