@@ -51,7 +51,9 @@ def test_a_name_that_a_release_lacks_is_a_problem_once():
 def test_a_case_has_the_recorded_seconds_of_its_family_and_scenario():
     seconds = FamilySeconds({"slow": {"ragged": 5.0, "wide": 1.0}, "fast": {"wide": 3.0}})
     setup = SimpleNamespace(
-        settings=SimpleNamespace(keep=False), seconds=seconds, group_of=lambda case: case.family
+        settings=SimpleNamespace(keep=False, rerun_options=()),
+        seconds=seconds,
+        group_of=lambda case: case.family,
     )
     collector = ResultCollector(setup, None, None, None)
     cases = ["e/slow/ragged/float32/0", "e/slow/wide/float32/0", "e/fast/wide/float32/0"]
