@@ -20,6 +20,7 @@ from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.http_clients import RefusedAnswerError, get
+from conformance.core.real_clients import Client
 from conformance.core.schedule import Request, Stage
 from conformance.core.token_choice import OF_SERVER, Processor
 from conformance.core.trace import Claim, FinishReason, ProbeResult, StepOutput, TokenEvent
@@ -436,8 +437,10 @@ class ServedEngine(Engine):
     def _waited(self, name: str, answer: Answer) -> list[Claim]:
         """Claims about a request's wait for answers at work, if there was a slot for it."""
         found = self._found_at_work.pop(name)
-        # Another model has its own batch.
-        if not self._room() or only_the_server(self._requests[name]):
+        request = self._requests[name]
+        # Another model has its own batch. A client that reads slowly sees its first piece late.
+        slow = request.asked is not None and request.asked.client is Client.RAW
+        if not self._room() or slow or only_the_server(request):
             return []
         claims = (waited_for(answer, other, self._most(other)) for other in found)
         return [claim for about in claims for claim in about]
