@@ -9,13 +9,14 @@ from typing import Any
 from conformance.checks import Play
 from conformance.core.engine import Engine
 from conformance.core.prefix_reuse import PrefixReuse
-from conformance.core.schedule import Schedule
+from conformance.core.schedule import Schedule, Stage
 from conformance.core.verdict import Finding, Verdict, WitnessResult
 from conformance.scenarios import Scenario, Witness
 
 WITNESS = "witness"
 """The check name of findings that a schedule did not reach its purpose."""
 _NOT_PLAYED = "not played: "
+_FEW = 2  # a server with fewer slots does not batch
 
 
 def missed(played: Play) -> list[Finding]:
@@ -65,6 +66,8 @@ def witnessed(
     for witness in scenario.witnesses:
         shown = tuple(p.schedule.name for p in plays if any(map(witness.seen, p.traces)))
         excuse = None if shown else _excuse(witness, schedules, engine, model, left_out)
+        if not shown and excuse is None and engine.elsewhere:
+            excuse = _narrow(witness, plays)
         results.append(WitnessResult(witness.name, shown, excuse.reason if excuse else ""))
         if not shown and (excuse is None or excuse.unsupported):
             findings.append(_finding(scenario, witness, excuse))
@@ -88,7 +91,7 @@ def _excuse(
     model: Any,
     left_out: Sequence[str],
 ) -> _Excuse | None:
-    if lacking := witness.needs - engine.capabilities:
+    if lacking := witness.needs - (engine.capabilities - engine.not_offered()):
         return _Excuse(f"the engine does not declare {', '.join(sorted(lacking))}")
     made = [schedule for schedule in schedules if witness.made_for(schedule.name)]
     if not made:
@@ -104,6 +107,16 @@ def _excuse(
         return _Excuse(uncut or turns[0])
     apart = engine.apart(model) if witness.shared else ""
     return _Excuse(apart, unsupported=True) if apart else None
+
+
+def _narrow(witness: Witness, plays: Sequence[Play]) -> _Excuse | None:
+    """That a server has fewer slots than the witness needs, as far as others were seen to wait."""
+    steps = [step for play in plays for trace in play.traces for step in trace.steps]
+    slots = max((len(step.in_stage(Stage.DECODE)) for step in steps), default=0)
+    waited = any(step.in_stage(Stage.QUEUED) for step in steps)
+    if not waited or not _FEW <= slots < witness.rows:
+        return None
+    return _Excuse(f"the server answers at most {slots} requests at once, and others wait")
 
 
 def _excluding(witness: Witness, made: Sequence[Schedule], rules: PrefixReuse) -> str:

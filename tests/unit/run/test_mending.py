@@ -10,6 +10,7 @@ from miniatures.wrong import AttendsToPadding, LosesFirstToken
 from mlx_lm.models import cache
 
 from conformance.checks.expectations import Defect, Expectations
+from conformance.checks.expectations.bound_places import Bound
 from conformance.core.errors import Unsupported
 from conformance.core.faults.patching import replace, wrap
 from conformance.core.mends import mend
@@ -305,7 +306,10 @@ def test_a_mend_of_a_single_stream_that_is_kept_has_had_its_effect(before):
 
 def test_other_code_than_the_one_that_was_diagnosed_is_not_mended():
     changed = entry(
-        "padding-attended", "diverged", functions={"mlx_lm/models/cache.py:KVCache.size": "0" * 12}
+        "padding-attended",
+        "diverged",
+        where="mlx_lm.models.cache:KVCache.size",
+        functions={"mlx_lm.models.cache:KVCache.size": Bound(1, "0" * 12, "0" * 12)},
     )
     _, found = play(changed, mends=[padding_is_masked])
     assert (found.mended, found.unmended) == (None, (changed.id,))

@@ -101,7 +101,8 @@ def test_servers_play_one_family_of_each_kind():
     some = Tier("default")
     for library, chosen in served.served.items():
         first, *others = [Family(name, Facts(library=library), {}) for name in chosen]
-        assert all(some.plays(first, name) for name in names)
+        left = {name for name in names if not some.plays(first, name)}
+        assert left <= {"served_quantized"}  # whose families have wide heads
         assert some.plays(others[0], "served_alone")
         assert not some.plays(others[0], "served_flood")
         unknown = Family("another", Facts(library=library), {})

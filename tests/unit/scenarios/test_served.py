@@ -9,6 +9,7 @@ from miniatures.right import ContinuousBatching
 from conformance.core.behaviours import BEHAVIOURS
 from conformance.core.engine import Capability
 from conformance.core.family import Facts, Family
+from conformance.core.real_clients import Client
 from conformance.core.schedule import Arrival, Request, Schedule, Stage
 from conformance.core.trace import Mode, Step, StepOutput, Stream, Trace
 from conformance.plugins.servers import malformed
@@ -38,7 +39,8 @@ def brief_of_all():
     )  # fmt: skip
 
 
-def test_each_schedule_that_shows_a_behaviour_is_there():
+def test_each_schedule_that_shows_a_behaviour_is_there(monkeypatch):
+    monkeypatch.setattr(Client, "installed", True)
     briefs = [replace(brief_of_all(), library=name) for name in ("mlx_lm", "mlx_vlm")]
     made = {s.name: [schedule for b in briefs for schedule in s.make(b)] for s in SERVED_SCENARIOS}
     for what in BEHAVIOURS:
