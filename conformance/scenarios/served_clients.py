@@ -35,6 +35,7 @@ from conformance.scenarios.scenario import Brief
 ANSWER, LASTING = 24, 1200
 FLOOD, FLOOD_SLOTS = 320, 32
 _BEFORE, _AGAIN = "before", "again"
+_NAMED = "http"  # the library of a server that is known by its address alone
 BUSY = EngineOptions(busy=True)
 # A request joins if at least this many tokens of a running answer are still to come: servers look
 # for new requests only at times, and no machine generates so many meanwhile.
@@ -154,7 +155,8 @@ def flood(brief: Brief) -> list[Schedule]:
         elif fate < 0.25:
             removals.append(Removal((row.request_id,), produced(row.request_id, 1)))
     options = EngineOptions(busy=True, completion_batch_size=FLOOD_SLOTS)
-    # Before, and again after all have ended, a whole batch of longer answers needs all slots.
+    # After all have ended, a whole batch of longer answers needs all slots; and before, where only
+    # that shows how many there are.
     before, again = (
         [
             text_request(brief, f"{name}{i}", SHORT, variant=i % 4, max_tokens=2 * ANSWER)
@@ -164,16 +166,15 @@ def flood(brief: Brief) -> list[Schedule]:
     )
     removed = {name for removal in removals for name in removal.request_ids}
     last = [row.request_id for row in rows if row.request_id not in removed][-1]
-    arrivals = (
-        together(*before),
-        together(*rows, when=gone(before[-1].request_id)),
-        together(*again, when=gone(last)),
-    )
-    return [Schedule("flood", arrivals, tuple(removals), options=options)]
+    arrivals = [together(*rows), together(*again, when=gone(last))]
+    if brief.library == _NAMED:
+        flood_after = together(*rows, when=gone(before[-1].request_id))
+        arrivals = [together(*before), flood_after, arrivals[1]]
+    return [Schedule("flood", tuple(arrivals), tuple(removals), options=options)]
 
 
 def slots_again(trace: Trace) -> bool:
-    """Whether requests after the flood used half of the slots that those before it had used."""
+    """Whether requests after the flood used half of the slots, or of those that the first used."""
     before, again = (
         max(
             sum(name.startswith(wave) for name in step.in_stage(Stage.DECODE))
@@ -181,7 +182,7 @@ def slots_again(trace: Trace) -> bool:
         )
         for wave in (_BEFORE, _AGAIN)
     )
-    return again >= min(FLOOD_SLOTS, before) // 2 > 0
+    return again >= min(FLOOD_SLOTS, before or FLOOD_SLOTS) // 2 > 0
 
 
 def all_ended(trace: Trace) -> bool:
