@@ -91,7 +91,8 @@ def traffic(
         when = produced(last.request_id, last.max_tokens - 1)
         removals.append(Removal((last.request_id,), when))
     when = gone(last.request_id, removed=emptied)
-    if scale.emptied and Capability.DEFAULTS in brief.capabilities:
+    enough = len(late) > max(OF_DEFAULT, _BEFORE)
+    if scale.emptied and enough and Capability.DEFAULTS in brief.capabilities:
         options = replace(options, max_tokens=late[OF_DEFAULT].max_tokens)
         arrivals += [
             together(*late[:OF_DEFAULT], *late[OF_DEFAULT + 1 :], when=when),
