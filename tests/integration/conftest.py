@@ -88,7 +88,7 @@ def start(environment, tmp_path):
 
     def call(*arguments, **variables):
         given = {**environment, **variables}
-        process = run_python(arguments, cwd=tmp_path, env=given, timeout=300)
+        process = run_python(arguments, cwd=tmp_path, env=given, timeout=600)
         return Finished(process, tmp_path)
 
     return call
