@@ -70,6 +70,8 @@ def _rows(brief: Brief, endpoint: str, prefix: str = "r") -> list[Request]:
         row(0, MEDIUM),
         row(1, LONG),
         row(2, SHORT, more={"repetition_penalty": 1.4, "repetition_context_size": 128}),
+        # Of mlx-vlm's single stream a penalty counts the prompt's last token alone, by the defect
+        # penalty-of-last-token; in a prompt of two tokens that decides a word here.
         row(3, SHORT, more={"presence_penalty": 1.5}),
         row(4, TWO, 1),
         # These leave the likeliest token alone.
