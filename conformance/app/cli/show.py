@@ -26,6 +26,7 @@ from conformance.app.cli.show_defects import Wanted, show_defects
 from conformance.app.cli.show_lists import DEFECTS, KINDS, lists_of, overview, print_lists
 from conformance.app.pytest_plugin.setup import make_setup
 from conformance.app.run_settings import Settings, settings_of
+from conformance.checks.expectations import load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.core.nearest import did_you_mean
 from conformance.core.severity import Severity
@@ -176,6 +177,9 @@ def _show_installed(
         ConformanceError: there is no such list.
     """
     if what is not None and what not in KINDS:
+        known = load_expectations(None, registry.expectations).defects
+        if any(what == entry.id for entry in known):
+            raise ConformanceError(f"show {what}: that is a known defect; show defects {what}")
         raise ConformanceError(
             f"show {what}: name {', '.join(KINDS)}, or a case such as mlx_lm/llama/ragged/float32/0"
             f"{did_you_mean(what, KINDS)}"

@@ -249,7 +249,7 @@ def about_limits(
     longest = max((call.length for call in pieces), default=0)
     limits.append(("tokens of a prompt's piece", longest, options.prefill_step_size))
     for what, found, most in limits:
-        yield Claim(f"{what}, of a limit", str(most), f"up to {found}", found <= most)
+        yield Claim(f"{what}, of a limit", str(found), f"at most {most}", found <= most)
 
 
 def about_kept(kept: Sequence[Kept], count: int, nbytes: int | None) -> Iterator[Claim]:
@@ -261,11 +261,11 @@ def about_kept(kept: Sequence[Kept], count: int, nbytes: int | None) -> Iterator
         count: the most sequences; ``nbytes``: the most bytes, ``None`` without a limit.
     """
     most = max((found.count for found in kept), default=0)
-    yield Claim("prompts that may be kept", str(count), f"up to {most} kept", most <= count)
+    yield Claim("prompts kept, of a limit", str(most), f"at most {count}", most <= count)
     if nbytes is not None:
         over = max((found.nbytes - found.last for found in kept), default=0)
-        said = f"up to {over} kept, without the last answer's"
-        yield Claim("bytes of prompts that may be kept", str(nbytes), said, over <= nbytes)
+        said = f"{over}, without the last answer's"
+        yield Claim("bytes of prompts kept, of a limit", said, f"at most {nbytes}", over <= nbytes)
 
 
 def about_swap(name: str, before: int, after: int) -> Claim:

@@ -92,6 +92,7 @@ def test_only_families_are_listed_by_engine(conformance):
             ("wishes",),
             "show wishes: name families, engines, scenarios, faults, plugins, coverage, defects",
         ),
+        (("server-backlog",), "that is a known defect; show defects server-backlog"),
         (("--json",), "--json: name what to show"),
         (("families", "--no-expectations"), "go with a CASE_ID"),
         (("--engine", "toy"), "--engine goes with"),

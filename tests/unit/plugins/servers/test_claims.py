@@ -207,8 +207,8 @@ def test_more_at_once_than_a_server_was_started_for_is_found(calls, what):
 def test_more_that_is_kept_than_may_be_is_found():
     """The last answer's caches may be there before the limit is looked at."""
     assert not broken(about_kept([Kept(2, 30, 10)], 2, 20))
-    assert broken(about_kept([Kept(3, 30, 10)], 2, 20)) == ["prompts that may be kept"]
-    assert broken(about_kept([Kept(2, 31, 10)], 2, 20)) == ["bytes of prompts that may be kept"]
+    assert broken(about_kept([Kept(3, 30, 10)], 2, 20)) == ["prompts kept, of a limit"]
+    assert broken(about_kept([Kept(2, 31, 10)], 2, 20)) == ["bytes of prompts kept, of a limit"]
     assert not broken(about_kept([Kept(2, 999, 0)], 2, None))
 
 
