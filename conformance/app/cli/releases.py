@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.cluster_option import cluster_option, helpers
-from conformance.app.cli.options import SECONDS, globs, jobs_option
+from conformance.app.cli.options import globs, jobs_option
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.printing import say
+from conformance.app.cli.release_options import release_options
 from conformance.app.cli.release_runner import Runner, environments
 from conformance.core.errors import ReleaseError
 from conformance.core.verdict import CaseId
@@ -41,43 +42,12 @@ _MB = 1e6
 )
 @cluster_option
 @jobs_option("As for `run`.")
-@click.option(
-    "--timeout",
-    type=SECONDS,
-    metavar="SECONDS",
-    help="Stop the run of a release after this time; results until then count.",
-)
-@click.option(
-    "--json",
-    "json_folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Save the results in this folder, one file for each release.",
-)
-@click.option(
-    "--resume",
-    is_flag=True,
-    help="Read existing results in the folder of --json instead of rerunning these releases.",
-)
+@release_options
 @click.option(
     "--markdown",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Also write the table as Markdown.",
-)
-@click.option(
-    "--pin",
-    "pins",
-    multiple=True,
-    metavar="[LIBRARY==V:]NAME==V",
-    help="Install this version with every release, or with the named one, instead of the version "
-    "known to work.",
-)
-@click.option(
-    "--cache-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Folder for the releases' environments. Default: a folder in the user's cache.",
 )
 @click.option(
     "--clean",

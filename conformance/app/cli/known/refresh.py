@@ -13,10 +13,11 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.cluster_option import helpers
-from conformance.app.cli.options import SECONDS, globs, jobs_option
+from conformance.app.cli.options import globs, jobs_option
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.printing import say
 from conformance.app.cli.registries import registry_of
+from conformance.app.cli.release_options import release_options
 from conformance.app.cli.release_runner import Runner, environments
 from conformance.checks.expectations import load_expectations
 from conformance.checks.expectations.loading import OWN
@@ -68,20 +69,7 @@ _EXPLAIN_SECONDS = 60.0
     help="As for `run`.",
 )
 @jobs_option("As for `run`.")
-@click.option(
-    "--timeout",
-    type=SECONDS,
-    metavar="SECONDS",
-    help="Stop the run of the release after this time; results until then count.",
-)
-@click.option(
-    "--json",
-    "json_folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Save the results in this folder.",
-)
-@click.option("--resume", is_flag=True, help="Read existing results in the folder of --json.")
+@release_options
 @click.option(
     "--page",
     "file",
@@ -94,19 +82,6 @@ _EXPLAIN_SECONDS = 60.0
     is_flag=True,
     help=f"Record in {SHOWN} of `expectations/` which known defects the release still has; later "
     "runs of the release then require them.",
-)
-@click.option(
-    "--pin",
-    "pins",
-    multiple=True,
-    metavar="NAME==V",
-    help="Install this version with the release, instead of the one known to work.",
-)
-@click.option(
-    "--cache-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Folder for the releases' environments. Default: a folder in the user's cache.",
 )
 def command(
     *,
