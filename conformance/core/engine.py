@@ -221,7 +221,7 @@ class Engine(ABC):
         """
         return None
 
-    def left(self) -> Mapping[str, int] | None:
+    def left_behind(self) -> Mapping[str, int] | None:
         """Counts of what is alive in the engine's own process, by kind; ``None`` if it has none."""
         return None
 

@@ -148,7 +148,7 @@ class Run:
         """Count what is left, if the schedule requests it and all requests so far have ended."""
         finished = [name for name, stage in self.stages.items() if stage is Stage.FINISHED]
         if not self._live() and self._measuring.idle(len(finished)):
-            if (left := engine.left()) is None:
+            if (left := engine.left_behind()) is None:
                 engine.give_up(finished[-1], computed=False)  # or its adapter keeps all caches
                 left = self._measuring.left()
             self._left.append(left)

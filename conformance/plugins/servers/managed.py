@@ -272,8 +272,8 @@ class ManagedEngine(ServedEngine):
         if self._steps is not None and (own := self._steps.new()) and self._at_first is not None:
             self._left_over = own[0].nbytes - self._at_first
 
-    def left(self) -> Mapping[str, int] | None:
-        """See ``Engine.left``: in the server's process, if that is counted."""
+    def left_behind(self) -> Mapping[str, int] | None:
+        """See ``Engine.left_behind``: in the server's process, if that is counted."""
         return weighed(self._server.folder) if self._options.counted else None
 
     def _note(self) -> None:
