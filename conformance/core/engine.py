@@ -39,6 +39,7 @@ class Capability(enum.StrEnum):
     CANCEL = "cancel"  # remove() in every stage
     SAMPLERS = "samplers"  # a sampler for each request
     PROCESSORS = "processors"  # logits processors for each request
+    BUDGETS = "budgets"  # a thinking budget for each request, after which tokens are forced
     DEFAULTS = "defaults"  # engine-level sampler and processors, for requests without
     STOP = "stop"  # stop sequences for each request
     STOP_TOKENS = "stop_tokens"  # tokens that end any request

@@ -40,6 +40,7 @@ class ContinuousBatching(Engine):
     name = "right"
     library = "toy"
     capabilities = frozenset(Capability) - {
+        Capability.BUDGETS,
         Capability.COMPLETIONS,
         Capability.SERVED,
         Capability.SPECULATIVE,
