@@ -40,7 +40,6 @@ class ContinuousBatching(Engine):
     name = "right"
     library = "toy"
     capabilities = frozenset(Capability) - {
-        Capability.BUDGETS,
         Capability.COMPLETIONS,
         Capability.SERVED,
         Capability.SPECULATIVE,
