@@ -191,8 +191,7 @@ def command(
     conformance report releases/*.jsonl today.jsonl --site status
     """  # noqa: D301
     if status_folder is not None:
-        count = write_site_of(ctx, status_folder, files, expectations, family_files)
-        say(f"{count} pages: {status_folder / 'index.html'}")
+        write_site_of(ctx, status_folder, files, expectations, family_files)
         return
     to = to or (Path(step) if (step := os.environ.get(STEP_SUMMARY)) else None)
     json_file = writable(json_file, "--json") if json_file else None  # may be an input file
@@ -216,10 +215,9 @@ def command(
     )
     for line in error_annotations(outcome.cascades, problems) if annotated else ():
         say_command(line)
-    if junit:
-        write_lines(junit, junit_xml(outcome).splitlines())
     if json_file:
         write_results(json_file, results, joined.header)
+    _write_junit(junit, outcome)
     write_tables(servers_file, costs_file, results)
     if badge_folder:
         _write_badge(badge_folder, badge(results, label, missing, problems=len(problems)))
@@ -298,6 +296,11 @@ def _stale(results: tuple[CaseResult, ...], folder: Path | None) -> tuple[str, .
 def _write_badge(folder: Path, shown: Badge) -> None:
     write_lines(folder / "badge.svg", svg(shown).splitlines())
     write_lines(folder / "badge.json", endpoint_json(shown).splitlines())
+
+
+def _write_junit(path: Path | None, outcome: Outcome) -> None:
+    if path is not None:
+        write_lines(path, junit_xml(outcome).splitlines())
 
 
 def _summarize(outcome: Outcome, found: Comparison | None, to: Path | None, *, said: bool) -> None:

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from conformance.app.cli.outputs import report_place
+from conformance.app.cli.printing import say
 from conformance.app.cli.registries import registry_of
 from conformance.checks.expectations import load_expectations
 from conformance.checks.expectations.derived import derived
@@ -27,8 +28,8 @@ def write_site_of(
     files: Sequence[Path],
     expectations: Path | None,
     family_files: tuple[Path, ...],
-) -> int:
-    """Write the site from result files of any runs; return the number of pages.
+) -> None:
+    """Write the site from result files of any runs.
 
     A wrong result is a known defect if an entry explains it, whatever its file says: results of
     ``conformance releases`` are judged without entries.
@@ -50,7 +51,8 @@ def write_site_of(
     registry = registry_of(family_files=family_files)
     known = load_expectations(expectations, registry.expectations)
     judged = [_judged(result, known.apply(result)) for result in derived(results, known)]
-    return write_status(folder, judged, defects_upstream(registry, known))
+    count = write_status(folder, judged, defects_upstream(registry, known))
+    say(f"{count} pages: {folder / 'index.html'}")
 
 
 def _judged(result: CaseResult, by_entries: CaseResult) -> CaseResult:

@@ -110,7 +110,7 @@ def wrong(version, day, *schedules):
     return of_release([result], version, day)
 
 
-def test_what_came_and_went_is_told_by_schedule():
+def test_what_came_and_went_is_listed_by_schedule():
     results = (
         *wrong("1.0", "2026-11-01", "long"),
         *wrong("1.1", "2026-11-02", "short"),
