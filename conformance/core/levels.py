@@ -10,11 +10,14 @@ from fnmatch import fnmatchcase
 class Level:
     """A group of scenarios with one name, as in "conforms at together, late join".
 
-    ``scenarios`` are names, or globs of names.
+    Attributes:
+        scenarios: names, or globs of names.
+        base: all later scenarios have its ingredients, too: what is wrong here is wrong there.
     """
 
     name: str
     scenarios: tuple[str, ...]
+    base: bool = False
 
     def has(self, scenario: str) -> bool:
         """Whether the scenario belongs to it."""
@@ -22,14 +25,28 @@ class Level:
 
 
 LEVELS: tuple[Level, ...] = (
-    Level("alone", ("repeat", "rechunked", "batch_of_one", "served_alone", "served_endpoints")),
-    Level("together", ("identical", "equal_length", "ragged", "wide", "served_together")),
-    Level("prefill in pieces", ("chunked", "window")),
+    Level(
+        "alone",
+        (
+            "repeat",
+            "rechunked",
+            "batch_of_one",
+            "stale_state",
+            "served_alone",
+            "served_endpoints",
+        ),
+        base=True,
+    ),
+    Level(
+        "together", ("identical", "equal_length", "ragged", "wide", "served_together"), base=True
+    ),
+    Level("prefill in pieces", ("chunked", "window"), base=True),
     Level(
         "late join",
         ("staggered", "early_finish", "slot_reuse", "served_joins", "served_ends", "served_slots"),
+        base=True,
     ),
-    Level("cancel", ("cancelled", "traffic_leaves", "served_leaves")),
+    Level("cancel", ("cancelled", "traffic_leaves", "served_leaves"), base=True),
     Level(
         "prefixes",
         (
@@ -50,7 +67,6 @@ LEVELS: tuple[Level, ...] = (
             "images_together",
             "mixed_modality",
             "media_in_pieces",
-            "stale_state",
             "traffic_media",
             "served_media",
         ),
@@ -79,3 +95,12 @@ LEVELS: tuple[Level, ...] = (
     Level("cost", ("cost_*",)),
 )
 """All levels, in the order of the ladder; each scenario belongs to one."""
+
+
+def builds_on(scenario: str, lower: str) -> bool:
+    """Whether a scenario has the ingredients of one below it, whose defects then show in it, too.
+
+    Scenarios of one level share theirs; nothing is known of a scenario without a level.
+    """
+    own, other = (next((one for one in LEVELS if one.has(n)), None) for n in (scenario, lower))
+    return own is None or other is None or other.base or own is other

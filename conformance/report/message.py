@@ -118,7 +118,8 @@ def new_verdict(result: CaseResult) -> Verdict:
 
 def broken_rules(result: CaseResult) -> list[str]:
     """What the expectations want of the case but did not get, one sentence each."""
-    return [finding.what for finding in result.evidence if finding.check == RULE]
+    found = (finding.what for finding in result.evidence if finding.check == RULE)
+    return list(dict.fromkeys(found))
 
 
 def changed_defects(result: CaseResult) -> list[str]:
