@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from conformance.checks.expectations import load_expectations
-from conformance.checks.expectations.issues import SERVED
+from conformance.core.issue_script import SERVED
 
 ROOT = Path(__file__).parents[1]
 ISSUES = ROOT / "expectations" / "issues"

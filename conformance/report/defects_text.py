@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from conformance.checks.expectations.issues import MODEL, IssueScript
+from conformance.core.issue_script import MODEL, IssueScript
 from conformance.core.known_defect import KnownDefect
 from conformance.report.outcome import count, listed
 

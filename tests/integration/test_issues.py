@@ -80,7 +80,7 @@ def test_a_script_that_shows_nothing_is_refused(tmp_path):
 def test_a_script_without_output_is_an_error(tmp_path):
     (tmp_path / "issues").mkdir()
     (tmp_path / "issues" / "one.py").write_text("print(1)\n")
-    with pytest.raises(ExpectationError, match="run python ci/issues.py"):
+    with pytest.raises(ExpectationError, match=r"run python ci/issues\.py"):
         issue_scripts(tmp_path)
 
 

@@ -6,37 +6,12 @@ output. ``python ci/issues.py`` runs the scripts and writes their output.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.checks.expectations.loading import OWN
 from conformance.core.errors import ExpectationError
+from conformance.core.issue_script import IssueScript
 from conformance.core.user_files import read_text
-
-SERVED = "# python -m mlx_vlm.server"
-"""How a script begins that asks a server: with the command that starts it."""
-
-MODEL = "a qwen2_vl of two layers with random weights, whose words are t0 to t59"
-"""The model that the server had, when the output was stored."""
-
-
-@dataclass(frozen=True)
-class IssueScript:
-    """A script of about 20 lines that exits with 1 as long as the defect is there.
-
-    Attributes:
-        release: the library and its release: ``mlx-vlm 0.7.10``.
-        output: what the script printed in that release.
-    """
-
-    script: str
-    release: str
-    output: str
-
-    @property
-    def served(self) -> bool:
-        """Whether it asks a running server."""
-        return self.script.startswith(SERVED)
 
 
 def issue_scripts(folder: Path | None = None) -> dict[str, IssueScript]:

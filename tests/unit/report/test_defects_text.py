@@ -5,7 +5,7 @@ import json
 
 from defects_by_hand import entry, known
 
-from conformance.checks.expectations.issues import MODEL, IssueScript
+from conformance.core.issue_script import MODEL, IssueScript
 from conformance.core.verdict import Verdict
 from conformance.report.defects_text import (
     as_dict,
