@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from conformance.core.issue_script import MODEL, IssueScript
 from conformance.core.known_defect import KnownDefect
 from conformance.report.outcome import count, listed
 
@@ -101,22 +102,25 @@ def issue_command(defect: KnownDefect) -> str:
     return f"{repro_command(defect)} --issue"
 
 
-def issue_brief(defect: KnownDefect, release: str) -> str:
-    """An upstream issue as Markdown, to which the script is attached; nothing is run.
-
-    Args:
-        release: of the package, in which it was seen.
-    """
+def issue_brief(defect: KnownDefect, shown: IssueScript) -> str:
+    """An upstream issue as Markdown: facts, a short script, and what it printed."""
     where = ", ".join(f"`{place}`" for place in defect.where)
-    title = defect.suffers.rstrip(".")
+    server = f", of a server with {MODEL}" if shown.served else ""
     return "\n".join(
         (
-            f"# {title}",
+            f"# {defect.suffers.rstrip('.')}",
             "",
-            f"{defect.package} {release}; releases with it: `{defect.versions}`.",
+            f"{shown.release}; releases with it: `{defect.versions}`.",
             "",
-            f"To see it, run the attached script, which needs only mlx and {defect.package}. "
-            "It exits with 1 as long as this is so.",
+            "```python",
+            shown.script.rstrip(),
+            "```",
+            "",
+            f"It exits with 1 as long as this is so. It prints{server}:",
+            "",
+            "```text",
+            shown.output,
+            "```",
             "",
             f"**Cause** ({where}): {defect.why}",
             "",

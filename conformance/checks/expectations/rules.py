@@ -33,8 +33,10 @@ class Expectations:
         """``result`` with ``expected`` and ``known`` set.
 
         A case that breaks a rule is unexpected, and the rule is added to its evidence. Each finding
-        that an entry allows gets its id.
+        that an entry allows gets its id. Rules that an earlier judgement added are dropped.
         """
+        evidence = tuple(found for found in result.evidence if found.check != CHECK)
+        result = msgspec.structs.replace(result, evidence=evidence)
         if excused(result.verdict, result.evidence):
             return msgspec.structs.replace(result, expected=True, known=None)
         if result.mended is not None and result.mended.alone:

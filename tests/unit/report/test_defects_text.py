@@ -1,9 +1,11 @@
 """The known defects as text."""
 
+import dataclasses
 import json
 
 from defects_by_hand import entry, known
 
+from conformance.core.issue_script import MODEL, IssueScript
 from conformance.core.verdict import Verdict
 from conformance.report.defects_text import (
     as_dict,
@@ -37,12 +39,17 @@ def test_the_list_has_each_with_its_kind_its_reach_and_what_a_user_suffers():
 
 def test_an_issue_has_facts_alone_in_the_order_of_a_report():
     (one,) = known(entry(suffers=SAYS))
-    title, release, see, cause, right = issue_brief(one, "0.32.2").split("\n\n")
+    script = IssueScript("import sys\nsys.exit(1)\n", "mlx-lm 0.32.2", "one, two")
+    title, release, code, prints, output, cause, right = issue_brief(one, script).split("\n\n")
     assert title == f"# {SAYS.rstrip('.')}"
     assert release == f"mlx-lm 0.32.2; releases with it: `{one.versions}`."
-    assert see.startswith("To see it, run the attached script, which needs only mlx and mlx-lm.")
+    assert code == "```python\nimport sys\nsys.exit(1)\n```"
+    assert prints == "It exits with 1 as long as this is so. It prints:"
+    assert output == "```text\none, two\n```"
     assert cause == f"**Cause** (`{one.where[0]}`): {one.why}"
     assert right == ("**Right would be**: " + one.mend if one.mend else "No repair was tried.")
+    served = dataclasses.replace(script, script="# python -m mlx_vlm.server --model MODEL\n")
+    assert f"It prints, of a server with {MODEL}:" in issue_brief(one, served)
 
 
 def test_one_in_full_has_everything_and_how_to_show_it():
