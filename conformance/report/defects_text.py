@@ -79,11 +79,26 @@ def parts(defect: KnownDefect) -> Iterator[tuple[str, str]]:
         yield "scenarios", ", ".join(defect.scenarios)
     yield "where", ", ".join(defect.where)
     yield "cause", defect.why
+    yield "needs", needs_of(defect)
     yield "script", script_of(defect)
     yield "mend", defect.mend or "none: nothing is seen behind it"
     yield "issue", issue_command(defect)
     if others := defect.entries[1:]:
         yield "entries", f"also {', '.join(others)}"
+
+
+def needs_of(defect: KnownDefect) -> str:
+    """What a schedule needs to show it, by family; and the command that runs the stored ones."""
+    alike: dict[str, list[str]] = {}
+    for family, needs in defect.needs.items():
+        alike.setdefault(needs, []).append(family)
+    said = "; ".join(f"{needs} (in {', '.join(names)})" for needs, names in alike.items())
+    return f"{said}: {lock_command(defect)}" if said else "no schedule of its own is stored"
+
+
+def lock_command(defect: KnownDefect) -> str:
+    """The command that runs its own schedules."""
+    return f"conformance known lock {defect.id}"
 
 
 def script_of(defect: KnownDefect) -> str:
@@ -145,6 +160,8 @@ def as_dict(defect: KnownDefect) -> dict[str, Any]:
         "repro": repro_command(defect),
         "issue": issue_command(defect),
         "mend": defect.mend,
+        "needs": dict(defect.needs),
+        "lock": lock_command(defect) if defect.needs else "",
         "entries": list(defect.entries),
     }
 

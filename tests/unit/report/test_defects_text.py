@@ -57,6 +57,7 @@ def test_one_in_full_has_everything_and_how_to_show_it():
         "  scenarios:  ragged, staggered",
         f"  where:      {one.where[0]}",
         "  cause:      The state is taken at the padded end. The row ends before it.",
+        "  needs:      no schedule of its own is stored",
         "  script:     conformance repro lost-state",
         "  mend:       The state is the row's own.",
         "  issue:      conformance repro lost-state --issue",
