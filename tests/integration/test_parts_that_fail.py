@@ -37,6 +37,8 @@ class Broken:
 
     def find_spec(self, name, path=None, target=None):
         if any(f"{name}.".startswith(f"{one}.") for one in self.names):
+            if os.environ.get("RAISES"):
+                raise RuntimeError(f"No module named {name!r} works here")
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         gone = [part for module, part in self.parts if module == name]
         return without(PathFinder.find_spec(name, path), gone) if gone else None
@@ -105,13 +107,18 @@ def planted(folder, plugins):
     return f"{folder}{os.pathsep}{ROOT}"
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    """What each command gave with all of it broken at once."""
+@pytest.fixture(scope="module", params=["", "RuntimeError"], ids=["missing", "raising"])
+def found(request, tmp_path_factory):
+    """What each command gave with all of it broken at once: it is not there, or raises."""
     folder = tmp_path_factory.mktemp("broken")
     path = planted(folder, PLUGINS)
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV"))}
-    env |= {"PYTHONPATH": path, "BROKEN": BROKEN, "XDG_CACHE_HOME": str(folder / "cache")}
+    env |= {
+        "PYTHONPATH": path,
+        "BROKEN": BROKEN,
+        "RAISES": request.param,
+        "XDG_CACHE_HOME": str(folder / "cache"),
+    }
     done = run_python(["-c", COMMANDS], cwd=folder, env=env, timeout=300)
     assert done.returncode == 0, done
     return json.loads((folder / "found.json").read_text())
