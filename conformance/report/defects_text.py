@@ -80,6 +80,8 @@ def parts(defect: KnownDefect) -> Iterator[tuple[str, str]]:
     yield "where", ", ".join(defect.where)
     yield "cause", defect.why
     yield "needs", needs_of(defect)
+    if defect.needs:
+        yield "run it", lock_command(defect)
     yield "script", script_of(defect)
     yield "mend", defect.mend or "none: nothing is seen behind it"
     yield "issue", issue_command(defect)
@@ -88,12 +90,12 @@ def parts(defect: KnownDefect) -> Iterator[tuple[str, str]]:
 
 
 def needs_of(defect: KnownDefect) -> str:
-    """What a schedule needs to show it, by family; and the command that runs the stored ones."""
+    """What its own schedules have in them, by family."""
     alike: dict[str, list[str]] = {}
     for family, needs in defect.needs.items():
         alike.setdefault(needs, []).append(family)
     said = "; ".join(f"{needs} (in {', '.join(names)})" for needs, names in alike.items())
-    return f"{said}: {lock_command(defect)}" if said else "no schedule of its own is stored"
+    return said or "no schedule of its own is stored"
 
 
 def lock_command(defect: KnownDefect) -> str:

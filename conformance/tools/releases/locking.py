@@ -39,6 +39,7 @@ class Missing(enum.StrEnum):
 
     NO_CASE = "no case of it runs here"
     SERVED = "it shows on a server, whose schedules are not made smaller"
+    DEVICE = "it shows on another device"
     ENDS = "it ends the process that runs it"
     NO_MEND = "it has no mend, which would show that nothing else fails"
     BESIDE = "it never shows by itself, only behind mended defects"
@@ -161,6 +162,9 @@ def obstacle(registry: Registry, mending: Mending, place: Place) -> Missing | No
         return Missing.SERVED
     if not place.cases:
         return Missing.NO_CASE
+    library = registry.libraries[registry.engines[place.cases[0].engine].library]
+    if not library.device().startswith(entry.device):
+        return Missing.DEVICE
     if entry.ends_process:
         return Missing.ENDS
     return None if mending.mends_for(entry, place.family) else Missing.NO_MEND

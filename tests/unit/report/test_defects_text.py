@@ -1,6 +1,7 @@
 """The known defects as text."""
 
 import json
+from dataclasses import replace
 
 from defects_by_hand import entry, known
 
@@ -100,3 +101,13 @@ def test_as_json_it_has_the_same_in_fields():
 
 def test_a_title_has_each_package_with_its_release():
     assert title_of({"a": "1", "b": "2"}) == "a 1 and b 2"
+
+
+def test_what_its_own_schedules_need_is_said_with_the_command_that_runs_them():
+    (one,) = known(entry(suffers=SAYS))
+    needs = {"mamba": "2 requests", "jamba": "2 requests", "rwkv": "1 request, media"}
+    text = defect_text(replace(one, needs=needs), one.id, width=100)
+    assert "  needs:      2 requests (in mamba, jamba); 1 request, media (in rwkv)\n" in text
+    assert "  run it:     conformance known lock lost-state\n" in text
+    assert as_dict(replace(one, needs=needs))["lock"] == "conformance known lock lost-state"
+    assert as_dict(one)["lock"] == ""

@@ -101,6 +101,7 @@ def test_a_defect_beside_it_is_mended_in_both_runs():
         ({"schedules": {"ragged": ("no",), "staggered": ("no",)}}, {}, Missing.RIGHT),
         ({"verdicts": {}}, {}, Missing.BESIDE),
         ({"ends_process": True}, {}, Missing.ENDS),
+        ({"device": "gpu (NVIDIA"}, {}, Missing.DEVICE),
         ({"families": ("other",)}, {}, Missing.NO_CASE),
     ],
 )
