@@ -80,11 +80,28 @@ def parts(defect: KnownDefect) -> Iterator[tuple[str, str]]:
         yield "scenarios", ", ".join(defect.scenarios)
     yield "where", ", ".join(defect.where)
     yield "cause", defect.why
+    yield "needs", needs_of(defect)
+    if defect.needs:
+        yield "run it", lock_command(defect)
     yield "script", script_of(defect)
     yield "mend", defect.mend or "none: nothing is seen behind it"
     yield "issue", issue_command(defect)
     if others := defect.entries[1:]:
         yield "entries", f"also {', '.join(others)}"
+
+
+def needs_of(defect: KnownDefect) -> str:
+    """What its own schedules have in them, by family."""
+    alike: dict[str, list[str]] = {}
+    for family, needs in defect.needs.items():
+        alike.setdefault(needs, []).append(family)
+    said = "; ".join(f"{needs} (in {', '.join(names)})" for needs, names in alike.items())
+    return said or "no schedule of its own is stored"
+
+
+def lock_command(defect: KnownDefect) -> str:
+    """The command that runs its own schedules."""
+    return f"conformance known lock {defect.id}"
 
 
 def script_of(defect: KnownDefect) -> str:
@@ -149,6 +166,8 @@ def as_dict(defect: KnownDefect) -> dict[str, Any]:
         "repro": repro_command(defect),
         "issue": issue_command(defect),
         "mend": defect.mend,
+        "needs": dict(defect.needs),
+        "lock": lock_command(defect) if defect.needs else "",
         "entries": list(defect.entries),
     }
 

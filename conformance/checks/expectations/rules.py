@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from conformance.checks.expectations.entries import Defect, Refusal, code_of, has, matches
+from conformance.checks.expectations.lock import Locked
 from conformance.core.excused import excused
 from conformance.core.verdict import CaseResult, Finding, Verdict
 from conformance.scenarios.workloads import is_workload
@@ -24,10 +25,15 @@ APART = "nothing"
 
 @dataclass(frozen=True)
 class Expectations:
-    """All entries of a folder."""
+    """All entries of a folder.
+
+    Attributes:
+        lock: the entries' own schedules in the installed releases.
+    """
 
     defects: tuple[Defect, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    lock: tuple[Locked, ...] = ()
 
     def apply(self, result: CaseResult) -> CaseResult:
         """``result`` with ``expected`` and ``known`` set.

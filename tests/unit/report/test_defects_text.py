@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from dataclasses import replace
 
 from defects_by_hand import entry, known
 
@@ -64,6 +65,7 @@ def test_one_in_full_has_everything_and_how_to_show_it():
         "  scenarios:  ragged, staggered",
         f"  where:      {one.where[0]}",
         "  cause:      The state is taken at the padded end. The row ends before it.",
+        "  needs:      no schedule of its own is stored",
         "  script:     conformance repro lost-state",
         "  mend:       The state is the row's own.",
         "  issue:      conformance repro lost-state --issue",
@@ -106,3 +108,13 @@ def test_as_json_it_has_the_same_in_fields():
 
 def test_a_title_has_each_package_with_its_release():
     assert title_of({"a": "1", "b": "2"}) == "a 1 and b 2"
+
+
+def test_what_its_own_schedules_need_is_said_with_the_command_that_runs_them():
+    (one,) = known(entry(suffers=SAYS))
+    needs = {"mamba": "2 requests", "jamba": "2 requests", "rwkv": "1 request, media"}
+    text = defect_text(replace(one, needs=needs), one.id, width=100)
+    assert "  needs:      2 requests (in mamba, jamba); 1 request, media (in rwkv)\n" in text
+    assert "  run it:     conformance known lock lost-state\n" in text
+    assert as_dict(replace(one, needs=needs))["lock"] == "conformance known lock lost-state"
+    assert as_dict(one)["lock"] == ""
