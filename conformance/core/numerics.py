@@ -179,8 +179,8 @@ def typical_envelope(steps: int, measured: Sequence[Envelope]) -> Envelope:
     """The median noise of other rows of the model, at every step; it counts as from few runs."""
     top = float(np.median(np.concatenate([envelope.top for envelope in measured])))
     full = float(np.median(np.concatenate([envelope.full for envelope in measured])))
-    levels = (np.full(steps, level, np.float32) for level in (top, full))
-    return Envelope(*levels, max(envelope.floor for envelope in measured), few=True)
+    near, whole = (np.full(steps, level, np.float32) for level in (top, full))
+    return Envelope(near, whole, max(envelope.floor for envelope in measured), few=True)
 
 
 def deviation(got: np.ndarray, want: np.ndarray, envelope: Envelope) -> Deviation:

@@ -54,11 +54,15 @@ class _Noise:
             return [functools.partial(self.envelope, name)]
         request = self.schedule.request(name)
         measures = self.subject.oracle.wider(request, self.schedule.options, self.schedule)
-        own = [functools.partial(self._timed, name, measure) for measure in measures]
-        others = [envelope for other, envelope in self.measured.items() if other != name]
-        steps = request.max_tokens
-        typical = functools.partial(numerics.typical_envelope, steps, others)
-        return [typical, *own] if others and name not in self.measured else own
+        stages: list[Callable[[], Envelope]] = [
+            functools.partial(self._timed, name, measure) for measure in measures
+        ]
+        if self.measured and name not in self.measured:
+            others = list(self.measured.values())
+            stages.insert(
+                0, functools.partial(numerics.typical_envelope, request.max_tokens, others)
+            )
+        return stages
 
     def _timed(self, name: str, measure: Callable[[], Envelope]) -> Envelope:
         with self.subject.phases("noise"):
