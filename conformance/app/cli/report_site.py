@@ -18,6 +18,7 @@ from conformance.core.verdict import CaseResult
 from conformance.report.jsonl import read_results
 from conformance.report.pages.status_site import write_status
 from conformance.run.coverage import defects_upstream
+from conformance.tools.releases.release_run import CACHES
 
 _TAKEN = ("files", "status_folder", "expectations", "family_files")
 
@@ -45,7 +46,9 @@ def write_site_of(
                 "two commands"
             )
     report_place(folder, "--site")
-    results = [result for path in files for result in read_results(path)]
+    # `conformance releases --json` writes those of cache classes next to the results.
+    of_cases = [path for path in files if not path.name.endswith(CACHES)]
+    results = [result for path in of_cases for result in read_results(path)]
     if not results:
         raise ConformanceError(f"no results in {', '.join(map(str, files))}")
     registry = registry_of(family_files=family_files)

@@ -133,9 +133,13 @@ def run(
     return Column(release, results, caches, "; ".join(problems))
 
 
+CACHES = ".caches.jsonl"
+"""The end of the name of a file with the outcomes of a release's cache classes."""
+
+
 def caches_file(json_file: Path) -> Path:
     """The path for the outcomes of caches, next to a release's results."""
-    return json_file.with_suffix(".caches.jsonl")
+    return json_file.with_suffix(CACHES)
 
 
 def _cases(

@@ -262,7 +262,9 @@ def test_a_status_site_of_several_releases(report, files, tmp_path):
         for name in SCENARIOS
     ]
     write_run(tmp_path / "older.jsonl", older)
-    done = report("older.jsonl", "all.jsonl", "1.jsonl", "--site", "status")
+    (tmp_path / "toy-1.2.2.caches.jsonl").write_text('{"what": "classes of caches"}\n')
+    every = ("older.jsonl", "all.jsonl", "1.jsonl", "toy-1.2.2.caches.jsonl")
+    done = report(*every, "--site", "status")
     assert done.exit_code == 0, done.output
     assert done.stdout == "2 pages: status/index.html\n"
     about = json.loads((tmp_path / "status" / "report.json").read_text())
