@@ -100,17 +100,18 @@ def _state(result: CaseResult) -> State:
 def level_sentence(found: Sequence[Standing], *, counts: bool = True) -> str:
     """``conforms at together, late join; in most families at prefixes (9 of 12); not at media``."""
     groups = (
-        ("conforms at", [one for one in found if one.all_right]),
+        ("at", [one for one in found if one.all_right]),
         ("in most families at", [one for one in found if one.most and not one.all_right]),
         ("in some families at", [one for one in found if one.right and not one.most]),
         ("not at", [one for one in found if not one.right]),
     )
-    parts = (
+    parts = [
         f"{words} {', '.join(one.text if counts else one.level.name for one in own)}"
         for words, own in groups
         if own
-    )
-    return "; ".join(parts) or "nothing is decided"
+    ]
+    conforms = "conforms " if any(one.right for one in found) else ""
+    return conforms + "; ".join(parts) if parts else "nothing is decided"
 
 
 # Engines and releases -----------------------------------------------------------------------------
