@@ -214,7 +214,8 @@ def temperature_twice(hits: Hits) -> Patch:
     return wrap(part("speculative.dflash"), "_dflash_target_logprobs", logprobs)
 
 
-@_drawn("E6.likely-drafts-accepted", needs=("drafter:mtp",))
+# Families with media draw with another drafter; with this one their drafts are compared.
+@_drawn("E6.likely-drafts-accepted", kills=("traffic_drafts/mtp_*",), needs=("drafter:mtp",))
 def likely_drafts_accepted(hits: Hits) -> Patch:
     """Where rows verify drafts together, a draft with a probability of 0.1 is always accepted."""
     module = part("speculative.mtp")
