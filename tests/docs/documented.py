@@ -111,7 +111,7 @@ INSTEAD = {
     "--examples": "3",
     "--fault": "mlx_lm/B6.mask-without-padding",
     "--faults": "mlx_lm/B6.mask-without-padding",
-    "--known": "bounded-cache-keep",
+    "--known": "afm7*",
     "--html": "pages",
     "-k": "goldens",
     "--schedule": "ragged",

@@ -70,12 +70,6 @@ def last_accepted_missing(hits: Hits) -> Patch:
     return _accepted_as(lambda counts, drafted: [min(n, drafted - 1) for n in counts], hits)
 
 
-@_fault("E6.accepted-count-of-row-0")
-def accepted_count_of_row_0(hits: Hits) -> Patch:
-    """Caches of all rows are cut by the number of tokens that row 0 accepted."""
-    return _accepted_as(lambda counts, _: counts[:1] * len(counts), hits)
-
-
 def _not_rolled_back(hits: Hits, *kinds: str) -> Patch:
     """Caches of these classes are left as they were before the rejected tokens were taken back."""
 
@@ -98,16 +92,6 @@ def _copied(values: Any) -> dict[str, Any]:
         for name, value in values.items()
         if not callable(value) and name != "_speculation"
     }
-
-
-@_fault(
-    "F9.recurrent-state-not-rolled-back",
-    source="issue trackers",
-    needs=("drafter:*", "cache:ArraysCache"),
-)
-def recurrent_state_not_rolled_back(hits: Hits) -> Patch:
-    """Recurrent state keeps rejected tokens."""
-    return _not_rolled_back(hits, "ArraysCache")
 
 
 @_fault(
