@@ -169,6 +169,8 @@ def _import_all():
         if name not in ("sitecustomize", "__main__"):
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
+    # Files that are parsed once are known in each fork by their text.
+    importlib.import_module("conformance.checks.expectations.loading").load_expectations()
     sys.path.remove(str(ROOT))
 
 

@@ -104,7 +104,7 @@ def digests(text: str) -> dict[str, str]:
     return {name: text_digest("\n".join(["", *(t for _, t in part)])) for name, part in found}
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=256)  # entries come back to a file after many others
 def code_lines(text: str) -> Mapping[str, tuple[tuple[int, str], ...]]:
     """The lines of each function, and of each class without its functions, by name.
 

@@ -162,16 +162,27 @@ def read_toml(path: Path, failed: type[ConformanceError]) -> dict[str, Any]:
     Raises:
         ConformanceError: of the type ``failed``; the file can't be read or is not TOML.
     """
-    text = read_text(path, failed)
+    return parse_toml(read_text(path, failed), str(path), failed)
+
+
+def parse_toml(text: str, where: str, failed: type[ConformanceError]) -> dict[str, Any]:
+    """The tables of a text.
+
+    Args:
+        where: the file, for the message.
+
+    Raises:
+        ConformanceError: of the type ``failed``; the text is not TOML.
+    """
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise failed(f"{path}: not TOML: {_short(error)}") from error
+        raise failed(f"{where}: not TOML: {_short(error)}") from error
     except RecursionError as error:
-        raise failed(f"{path}: not read: it is nested too deep") from error
+        raise failed(f"{where}: not read: it is nested too deep") from error
     except (ValueError, OverflowError) as error:  # a number or a date
-        raise failed(f"{path}: not TOML: {_short(error)}") from error
-    _check_depth(found, str(path), failed)
+        raise failed(f"{where}: not TOML: {_short(error)}") from error
+    _check_depth(found, where, failed)
     return found
 
 

@@ -41,6 +41,11 @@ NOT_RUN = {
     "conformance run --engine mlx_lm_server_pipeline": "integration/test_servers.py runs it",
     "conformance run --engine mlx_lm_server": "integration/test_servers.py runs it",
     "conformance run --engine mlx_vlm_server": "integration/test_servers.py runs it",
+    "conformance explain --library-path": "test_pull_request.py follows its page",
+    "conformance repro --library-path": "as for explain --library-path",
+    "conformance repro bounded-cache-keep --issue": "integration/test_repro.py runs it",
+    "conformance repro mlx_lm/mamba/ragged/float32/0 --unittest": "integration/test_repro.py runs "
+    "it",
     "conformance releases": "it installs releases; tests/integration/test_releases.py runs it",
     "conformance known refresh": "it installs a release; tests/integration/cli/known runs it",
 }
@@ -76,6 +81,13 @@ SMALLER = (
     ("conformance run --model", (), "--scenario ragged"),
     ("conformance run", ("--engine", "--model"), "--engine mlx_lm"),
     ("conformance run", ("--jobs",), "--jobs 1"),
+    (
+        "conformance run --engine mlx_lm --family afm7",
+        ("--explain-seconds",),
+        "--explain-seconds 1",
+    ),
+    ("conformance new family", (), "--no-ladder"),
+    ("conformance show families --cache", (), "--engine mlx_lm --family gemma3*"),
     ("conformance explore", ("--jobs",), "--jobs 1"),
     ("conformance audit power", ("--jobs",), "--jobs 1"),
     ("conformance audit calibrate", (), "--engine mlx_lm"),

@@ -10,6 +10,8 @@ from forked import run_python
 
 TOY = Path(__file__).parents[1] / "toy"
 COMMAND = ("-c", "from conformance.app.cli import main; main()")
+# Nothing of these plugins is needed, and each process would spend a second on them.
+LEAN = ("-p", "no:hypothesispytest", "-p", "no:anyio")
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -125,6 +127,7 @@ def suite(start):
         return start(
             *("-m", "pytest", "--pyargs", "conformance.suite", "-p", "no:cacheprovider"),
             *("--conformance-engine", "toy"),
+            *LEAN,
             *arguments,
             **variables,
         )

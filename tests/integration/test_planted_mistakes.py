@@ -105,7 +105,14 @@ def planted(mistake, folder):
     return folder
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+# By day one whose place is found, one that is raised, and one of the single stream.
+NIGHTLY = {"a mask without its window", "processors that stay when their row leaves"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.nightly] * (name in NIGHTLY)) for name in MISTAKES],
+)
 def test_every_output_begins_with_the_same_sentence(name, conformance, tmp_path):
     mistake = MISTAKES[name]
     path = str(planted(mistake, tmp_path / "library"))  # and no toys

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from forked import run_python
 
 from conformance.app.cli.main import group
 from conformance.tools.repro.refusing import Reason
@@ -30,14 +32,9 @@ CASE = "mlx_lm/mamba/ragged/float32/0"
 @pytest.fixture
 def repro(tmp_path):
     def run(*arguments):
-        return subprocess.run(
-            [sys.executable, "-m", "conformance", "repro", *arguments],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            timeout=200,
-            check=False,
-        )
+        # As it runs the scripts that it writes, they must not find this project by a variable.
+        given = ("-m", "conformance", "repro", *arguments)
+        return run_python(given, cwd=tmp_path, env={**os.environ, "PYTHONPATH": ""}, timeout=200)
 
     return run
 

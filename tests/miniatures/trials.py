@@ -3,6 +3,7 @@
 import collections
 import functools
 import importlib
+import itertools
 import re
 import sys
 
@@ -15,6 +16,7 @@ from conformance.core.verdict import CaseId
 from conformance.power.mutation.killing import killed
 from conformance.power.mutation.kills import read_kills
 from conformance.power.mutation.power import enough
+from conformance.run.judging.judge import brief_for
 from conformance.run.session import Session
 
 kills = functools.cache(read_kills)
@@ -53,11 +55,14 @@ class Trials:
     def tried(self, fault):
         """The first scenario that the fault names, without it and with it until it is caught.
 
-        Where one of its schedules is known to catch the fault, that one is played first; the whole
-        scenario only if it does not.
+        The schedule that is known to catch the fault is played first, then one after the other
+        that may, so that no more is played without the fault than with it. The whole scenario is
+        played only if none of them catches it alone.
         """
         family, scenario = self.family_for(fault), fault.scenarios[0]
-        for only in (*self._known(fault, scenario), ()):
+        known = self._known(fault, scenario)
+        each = ((name,) for name in self._names(family, scenario) if fault.may_show(scenario, name))
+        for only in itertools.chain(known, each, [()]):
             before = self.right(family, scenario, only)
             until = functools.partial(enough, fault, before)
             after, hits = self.wrong(family, scenario, fault.inject, until, only)
@@ -76,6 +81,13 @@ class Trials:
             if place.scenario == scenario and not self._left_out.match(place.schedule)
         )
         return [(max(sorted(caught), key=caught.get),)] if caught else []
+
+    def _names(self, family, scenario):
+        """The names of the scenario's schedules, made only when they are asked for."""
+        subject = self._session(family).subject(self._case(family, scenario))
+        brief = brief_for(subject, self.registry.engines[self.engine], 0)
+        for schedule in self.registry.scenarios[scenario].make(brief):
+            yield schedule.name
 
     def family_for(self, fault):
         """The first family in which the fault can show."""

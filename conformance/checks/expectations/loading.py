@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from conformance.checks.expectations.rules import Expectations
 from conformance.checks.expectations.same_code import followed, recorded_functions
 from conformance.core.errors import ExpectationError
 from conformance.core.library_source import versions_of
-from conformance.core.user_files import read_bytes, read_toml, typed_json
+from conformance.core.user_files import parse_toml, read_bytes, read_text, typed_json
 from conformance.core.verdict import Verdict
 
 # In a clone, a link to the top-level folder; in an installed package, a copy of it.
@@ -123,7 +124,12 @@ def _with_hidden(folder: Path, entries: Sequence[Defect]) -> tuple[Defect, ...]:
 
 
 def _load_file(path: Path) -> Expectations:
-    content = read_toml(path, ExpectationError)
+    return _parsed(path, read_text(path, ExpectationError))
+
+
+@lru_cache(maxsize=64)  # to parse the project's own takes a second, and each registry has them
+def _parsed(path: Path, text: str) -> Expectations:
+    content = parse_toml(text, str(path), ExpectationError)
     for name in content:
         if name not in ("package", "defect", "unsupported"):
             raise ExpectationError(f"{path}: unknown field {name!r}")

@@ -50,7 +50,7 @@ class Fault:
         needs: traits that a family must have for the defect to show, each a glob, with ``|``
             between alternatives; see ``traits``.
         kills: scenarios of which at least one must catch it, the cheapest first; with a schedule,
-            ``held/decoding``, if the scenario's other schedules cannot catch it.
+            ``held/decoding``, or a glob of some, if the scenario's other schedules cannot catch it.
         inject: a context manager, inside which the defect is put in; afterwards no trace is left.
         crash: the defect is a crash, so that a crash kills it.
         priced: results stay right; a worse figure of the run's cost kills it.
@@ -84,7 +84,7 @@ class Fault:
         named = [name for own, _, name in places if own == scenario]
         if not named:
             return not all(name for _, _, name in places)
-        return not any(named) or schedule in named
+        return not any(named) or any(fnmatchcase(schedule, name) for name in named)
 
     @property
     def key(self) -> str:

@@ -201,7 +201,22 @@ def append_new(path):
     path.touch()
 
 
-@pytest.mark.parametrize("what", CHANGES)
+# By day one of each kind; each row is two runs.
+DAY = {
+    "the model's module",
+    "a file by an older one",
+    "an installed data file",
+    "a package that is added",
+    "where a link leads",
+    "a variable that something may read",
+}
+
+
+def by_day(rows, day):
+    return [pytest.param(row, marks=[pytest.mark.nightly] * (row not in day)) for row in rows]
+
+
+@pytest.mark.parametrize("what", by_day(CHANGES, DAY))
 def test_what_changed_between_runs_plays_the_case_again(kept, what):
     CHANGES[what](kept)
     assert kept.played()
@@ -218,7 +233,7 @@ DURING = {
 }
 
 
-@pytest.mark.parametrize("what", DURING)
+@pytest.mark.parametrize("what", by_day(DURING, {"the model's module", "an installed data file"}))
 def test_what_changes_during_a_run_leaves_nothing_to_use(small, what):
     """Nobody knows then which of the two was run; fresh results are kept, too."""
     (small.folder / "once.py").write_text(DURING[what])
@@ -245,7 +260,7 @@ UNSEEN = {
 }
 
 
-@pytest.mark.parametrize("what", UNSEEN)
+@pytest.mark.parametrize("what", by_day(UNSEEN, {"a plugin that is named"}))
 def test_code_of_the_users_is_played_each_time(kept, what, tmp_path):
     """Of what it does not all is seen: it asks the time, the folder, another process."""
     for path in kept.user.iterdir():

@@ -195,14 +195,11 @@ def afm7(tmp_path_factory):
 def test_a_model_whose_module_has_a_known_defect_is_not_right(afm7):
     model, folder = afm7
     with pytest.raises(AssertionError, match="known defect afm7-kv-reuse-offset") as raised:
-        assert_batching_conforms(model, scenarios=["ragged", "chunked"], known_defects=False)
-    assert "chunked (diverged, known: afm7-kv-reuse-offset)" in str(raised.value)
-    with pytest.raises(AssertionError, match="known defect afm7-kv-reuse-offset"):
-        assert_batching_conforms(folder, scenarios=["ragged"], known_defects=False)
-    for given in afm7:
-        with pytest.warns(KnownDefectsWarning, match="afm7-kv-reuse-offset"):
-            (result,) = assert_batching_conforms(given, scenarios=["ragged"])
-        assert result.known == "afm7-kv-reuse-offset"
+        assert_batching_conforms(model, scenarios=["slot_reuse", "threads"], known_defects=False)
+    assert "threads (diverged, known: afm7-kv-reuse-offset)" in str(raised.value)
+    with pytest.warns(KnownDefectsWarning, match="afm7-kv-reuse-offset"):
+        (result,) = assert_batching_conforms(folder, scenarios=["threads"])
+    assert result.known == "afm7-kv-reuse-offset"
 
 
 class AlsoIgnoresMask(afm7_module.Model):
@@ -221,7 +218,7 @@ def test_behind_an_accepted_defect_a_new_one_is_seen(afm7, monkeypatch):
     model, _ = afm7
     monkeypatch.setattr(model, "__class__", AlsoIgnoresMask)
     with pytest.raises(AssertionError, match="afm7-kv-reuse-offset: with that mended the case is"):
-        assert_batching_conforms(model, scenarios=["ragged"])
+        assert_batching_conforms(model, scenarios=["slot_reuse"])
     assert type(model) is AlsoIgnoresMask
 
 
@@ -231,7 +228,7 @@ def test_one_whose_user_repaired_it_is_right(afm7, monkeypatch):
     with mend.repair(Hits()):
         for accepted in (True, False):
             (result,) = assert_batching_conforms(
-                model, scenarios=["ragged"], known_defects=accepted
+                model, scenarios=["slot_reuse"], known_defects=accepted
             )
             assert result.verdict.good
 

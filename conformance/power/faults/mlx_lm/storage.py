@@ -48,7 +48,7 @@ _STEPS = 5
 @_grown(
     "G3.window-moves-as-it-grows",
     source="a review: nothing is long",
-    kills=("marathon",),
+    kills=("marathon/many", "marathon/crowd"),
     needs=("family:*-window-*",),
 )
 def window_moves_as_it_grows(hits: Hits) -> Patch:

@@ -334,7 +334,11 @@ def scales_of_the_first_joining_row(hits: Hits) -> Patch:
     return _first_of_joining(uniform_class(), _scales, hits)
 
 
-@_of_several("B21.turbo-norms-of-the-first-joining-row", needs=QUANTIZABLE)
+@_quantized(
+    "B21.turbo-norms-of-the-first-joining-row",
+    kills=("traffic_quantized/turbo*",),
+    needs=QUANTIZABLE,
+)
 def turbo_norms_of_the_first_joining_row(hits: Hits) -> Patch:
     """TurboQuant: rows that join a batch together all get the norms of the first of them."""
     return _first_of_joining(turbo_class(), _norms, hits)

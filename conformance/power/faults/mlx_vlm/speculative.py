@@ -70,12 +70,6 @@ def last_accepted_missing(hits: Hits) -> Patch:
     return _accepted_as(lambda counts, drafted: [min(n, drafted - 1) for n in counts], hits)
 
 
-@_fault("E6.accepted-count-of-row-0")
-def accepted_count_of_row_0(hits: Hits) -> Patch:
-    """Caches of all rows are cut by the number of tokens that row 0 accepted."""
-    return _accepted_as(lambda counts, _: counts[:1] * len(counts), hits)
-
-
 def _not_rolled_back(hits: Hits, *kinds: str) -> Patch:
     """Caches of these classes are left as they were before the rejected tokens were taken back."""
 
@@ -98,16 +92,6 @@ def _copied(values: Any) -> dict[str, Any]:
         for name, value in values.items()
         if not callable(value) and name != "_speculation"
     }
-
-
-@_fault(
-    "F9.recurrent-state-not-rolled-back",
-    source="issue trackers",
-    needs=("drafter:*", "cache:ArraysCache"),
-)
-def recurrent_state_not_rolled_back(hits: Hits) -> Patch:
-    """Recurrent state keeps rejected tokens."""
-    return _not_rolled_back(hits, "ArraysCache")
 
 
 @_fault(
@@ -214,7 +198,8 @@ def temperature_twice(hits: Hits) -> Patch:
     return wrap(part("speculative.dflash"), "_dflash_target_logprobs", logprobs)
 
 
-@_drawn("E6.likely-drafts-accepted", needs=("drafter:mtp",))
+# Families with media draw with another drafter; with this one their drafts are compared.
+@_drawn("E6.likely-drafts-accepted", kills=("traffic_drafts/mtp_*",), needs=("drafter:mtp",))
 def likely_drafts_accepted(hits: Hits) -> Patch:
     """Where rows verify drafts together, a draft with a probability of 0.1 is always accepted."""
     module = part("speculative.mtp")

@@ -29,6 +29,8 @@ def found(file):
     return sorted((str(r.mutant.key), r.fate.value, r.kill, r.played, r.why) for r in results)
 
 
+# By day test_cluster.py kills a worker of a run.
+@pytest.mark.nightly
 def test_a_killed_workers_mutants_are_tried_again_and_the_fates_are_those_of_one_machine(tmp_path):
     variables = {**VARIABLES, "XDG_CACHE_HOME": str(tmp_path / "theirs")}
     with cluster_in(tmp_path / "cluster", **variables) as (address, workers):

@@ -37,7 +37,11 @@ def uncovered(rows, names):
     return set().union(*kinds_of.values()) - covered
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    # It loads all families.
+    "engine",
+    ["mlx_lm", pytest.param("mlx_vlm", marks=pytest.mark.nightly)],
+)
 def test_the_quick_families_have_all_kinds_of_caches(engine):
     rows = loaded_families(registry(), (engine,))["families loaded"]
     assert not uncovered(rows, quick(engine))
