@@ -66,6 +66,8 @@ def question(
     for processor in request.processors:
         body |= processor.args
     body |= further(request)
+    if "max_completion_tokens" in body:  # the later name of the same limit
+        del body["max_tokens"]
     unread = asked is not None and asked.unread
     client = asked.client if asked is not None else Client.OPENAI
     endpoint = asked.endpoint if asked is not None else ""
