@@ -8,6 +8,8 @@
 - two equal sampled requests without a seed: both get the seed 0 (server/schemas.py:837), and the
   same answer.
 - ``"min_p": 1.0``: no sampler gets it (server/generation.py:1512).
+- ``"max_completion_tokens": 4`` in place of ``max_tokens``: nobody reads it
+  (server/request_normalization.py:201), and the answer goes on to the default limit.
 - another model's name: the loaded model is let go before it is known whether there is such a model
   (server/app.py:639), and a stream with logprobs breaks off (server/openai.py:2171).
 - ``"max_tokens": -1``, ``"temperature": -1``, ``"top_p": 1.5``: accepted (server/schemas.py:822).
@@ -151,6 +153,7 @@ class Server:
             "context_management": [],
             **fields,
         }
+        body = {name: value for name, value in body.items() if value is not None}
         data, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
         asked = urllib.request.Request(f"{self.url}/v1/chat/completions", data, headers)
         try:
@@ -224,6 +227,12 @@ def draws_any(server):
     return found != alone, f"greedy {' '.join(alone)}, with a min_p of 1 {' '.join(found)}"
 
 
+def has_no_limit(server):
+    body = {"max_completion_tokens": 4, "max_tokens": None}
+    count = len(server.words(**body))
+    return count != 4, f"{count} tokens, of a limit of 4"
+
+
 def breaks_off(server):
     rest = server.beside(logprobs=True)
     status, _ = server.ask(model="/no/such/model")
@@ -246,6 +255,7 @@ DEFECTS = {
     "logprobs beside a request without": lacks_logprobs,
     "equal requests without a seed": draws_alike,
     "min_p": draws_any,
+    "max_completion_tokens": has_no_limit,
     "max_tokens of -1": accepts(max_tokens=-1),
     "a negative temperature": accepts(temperature=-1.0),
     "top_p above 1": accepts(top_p=1.5),

@@ -238,6 +238,19 @@ def _of_class(owner: Any, kind: type) -> Iterator[None]:
         owner.__class__ = own
 
 
+@served_mend("server-later-name-of-the-limit")
+def limits_have_two_names(hits: Hits) -> Patch:
+    """A chat's max_completion_tokens is its limit, as max_tokens is."""
+
+    def built(args: Any, request: Any, *_: Any, **__: Any) -> Any:
+        most = getattr(request, "max_completion_tokens", None)
+        hits.hit_if(most is not None)
+        args.max_tokens = args.max_tokens if most is None else most
+        return args
+
+    return after(request_normalization, "_build_gen_args", built)
+
+
 @served_mend("server-min-p-ignored")
 def unlikely_tokens_are_left_out(hits: Hits) -> Patch:
     """A request with min_p is sampled from the tokens that it leaves."""
@@ -320,7 +333,7 @@ def messages_stop(hits: Hits) -> Patch:
 
     def applied(right: Right, text: str, sequences: Any) -> Any:
         found = ended.pop(id(sequences), None)
-        return (text, found) if found is not None else right(text, sequences)
+        return right(f"{text}{found or ''}", sequences)
 
     return together(
         after(request_normalization, "_build_gen_args", kept),
