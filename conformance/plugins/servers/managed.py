@@ -25,12 +25,13 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.forward_calls import ServedStep
 from conformance.core.origin import Origin, Other
-from conformance.core.schedule import Asked, Request, Schedule
+from conformance.core.schedule import Asked, Request, Schedule, own_limit, own_sampler
 from conformance.core.trace import Claim, FinishReason, StepOutput
 from conformance.plugins.servers import planting
 from conformance.plugins.servers.answers import CALLED, Answer
 from conformance.plugins.servers.asking import Question, Tokens
 from conformance.plugins.servers.claims import (
+    about_drafts,
     about_kept,
     about_limits,
     about_lists,
@@ -38,8 +39,8 @@ from conformance.plugins.servers.claims import (
     right_text,
 )
 from conformance.plugins.servers.endpoints import ending_of
-from conformance.plugins.servers.fields import question
-from conformance.plugins.servers.planting import Steps, kept, weighed
+from conformance.plugins.servers.fields import question, sampled
+from conformance.plugins.servers.planting import Steps, drafted, kept, weighed
 from conformance.plugins.servers.process import (
     ManagedServer,
     Pool,
@@ -90,6 +91,8 @@ class ManagedEngine(ServedEngine):
     counting: ClassVar[str] = ""
     # Whether an option limits how many prompts are computed in one pass.
     limits_prompts: ClassVar[bool] = False
+    # Tokens that a draft model drafts at once, where the server has one.
+    drafts: ClassVar[int] = 0
     # A line of the log about a prompt in prefill: its tokens so far, and all of them.
     progress: ClassVar[re.Pattern[str]] = re.compile(r"(?!)")
 
@@ -265,6 +268,9 @@ class ManagedEngine(ServedEngine):
             if (caching := self._options.prefix_caching) is not None:
                 found = kept(self._server.folder)
                 yield from about_kept(found, caching.snapshots, self.kept_bytes())
+            if self._options.draft_model:
+                found_drafts = drafted(self._server.folder)
+                yield from about_drafts(found_drafts, len(self._requests), self.drafts)
             yield from self._swaps()
         if self._options.listed:
             yield from about_lists(self.url, self.health, self.model_name())
@@ -342,7 +348,17 @@ class ManagedEngine(ServedEngine):
         # What ends any answer is in the checkpoint's files.
         own = tuple(stop for stop in request.stop if stop not in self._options.stop)
         given = msgspec.structs.replace(request, stop=own)
-        return question(given, name, self.text, streamed=streamed, logprobs=logprobs)
+        made = question(given, name, self.text, streamed=streamed, logprobs=logprobs)
+        for field in self._left_out(request):
+            del made.body[field]
+        return made
+
+    def _left_out(self, request: Request) -> Iterator[str]:
+        """The fields that a request leaves to the server, which was started with their values."""
+        if request.sampler is not None and own_sampler(request, self._options) is None:
+            yield from sampled(request.sampler)
+        if own_limit(request, self._options) is None:
+            yield "max_tokens"
 
     @abstractmethod
     def spelling(self) -> Spelling:

@@ -106,3 +106,29 @@ def replaced_model_kept(hits: Hits) -> Patch:
         models.append(self.model)
 
     return before(server.ModelProvider, "reset", reset)
+
+
+@_fault("S78.default-of-the-command-line-dropped", kills=("served_options/defaults",))
+def default_of_the_command_line_dropped(hits: Hits) -> Patch:
+    """A request that leaves min_p and top_p out is sampled without them, whatever the server's are.
+
+    The other options of the command line have their effect.
+    """
+
+    def check(self: Any) -> None:
+        for name, off in (("min_p", 0.0), ("top_p", 1.0)):
+            hits.hit_if(name not in self.body and getattr(self, name) != off)
+            setattr(self, name, self.body.get(name, off))
+
+    return before(server.APIHandler, "validate_model_parameters", check)
+
+
+@_fault("S79.drafts-not-used", kills=("served_options/draft_model",))
+def drafts_not_used(hits: Hits) -> Patch:
+    """The draft model is loaded, and its answers are made without it."""
+
+    def generate(right: Right, **options: Any) -> Any:
+        hits.hit_if(options["draft_model"] is not None)
+        return right(**{**options, "draft_model": None})
+
+    return wrap(server, "stream_generate", generate)
