@@ -52,7 +52,7 @@ from conformance.plugins.servers.process import (
 from conformance.plugins.servers.served_engine import ServedEngine
 from conformance.plugins.servers.spelling import Right, Spelling, write_pieces
 from conformance.plugins.servers.tool_answers import Marked
-from conformance.plugins.servers.words import end_by, rename, text_of
+from conformance.plugins.servers.words import end_by, exchange, exchanged, rename, text_of
 from conformance.scenarios.marker_styles import STYLES
 from conformance.scenarios.pieces import PieceKind, bytes_of
 
@@ -108,6 +108,8 @@ class ManagedEngine(ServedEngine):
         self._worked_before: dict[str, int] = {}
         self._someone_left = False
         self._rights: dict[str, Right] = {}
+        # By the names of models: the ids whose words are exchanged in their tokenizers.
+        self._others: dict[str, Mapping[int, int]] = {}
         # Bytes of arrays before the first step, and their increase once all requests have ended.
         self._at_first: int | None = None
         self._left_over: int | None = None
@@ -132,7 +134,7 @@ class ManagedEngine(ServedEngine):
         with tempfile.TemporaryDirectory(prefix="conformance-unstarted-") as name:
             recorder = Recorder(folder=name)
             engine = cls.__new__(cls)
-            engine._given, engine._options = model, schedule.options
+            engine._given, engine._options, engine._others = model, schedule.options, {}
             engine._server = _Unstarted(Path(name))
             flags = dict(
                 _options_of(
@@ -348,10 +350,28 @@ class ManagedEngine(ServedEngine):
         # What ends any answer is in the checkpoint's files.
         own = tuple(stop for stop in request.stop if stop not in self._options.stop)
         given = msgspec.structs.replace(request, stop=own)
-        made = question(given, name, self.text, streamed=streamed, logprobs=logprobs)
+        others = self._exchanged(request)
+
+        def text(tokens: Sequence[int]) -> str:
+            return self.text([others.get(token, token) for token in tokens])
+
+        made = question(given, name, text, streamed=streamed, logprobs=logprobs)
         for field in self._left_out(request):
             del made.body[field]
         return made
+
+    def _exchanged(self, request: Request) -> Mapping[int, int]:
+        """For the ids whose words are exchanged in the tokenizer of a request's model, the others.
+
+        Empty if that is the server's own model.
+        """
+        asked = request.asked
+        if asked is None or not (asked.other or asked.family):
+            return {}
+        name = self._named(asked)
+        if name not in self._others:
+            self._others[name] = exchanged(Path(name))
+        return self._others[name]
 
     def _left_out(self, request: Request) -> Iterator[str]:
         """The fields that a request leaves to the server, which was started with their values."""
@@ -369,7 +389,9 @@ class ManagedEngine(ServedEngine):
         if self._options.markers:
             return self._marked.read(self._tokens(request), answer)
         if not self._options.pieces:
-            return super().read(request, answer)
+            others = self._exchanged(request)
+            found = super().read(request, answer)
+            return [(others.get(token, token), said) for token, said in found]
         return self._spelling.read(self._right(request), answer)
 
     def whole(self, request: Request, found: Tokens, answer: Answer) -> tuple[Tokens, FinishReason]:
@@ -461,6 +483,7 @@ class ManagedEngine(ServedEngine):
             folder.mkdir()
             self._origin.other(self._origin.seed + other).write(folder)
             self.dress(folder)
+            exchange(folder)
         return str(folder)
 
     def _renamed(self) -> Path:
@@ -487,6 +510,7 @@ class ManagedEngine(ServedEngine):
             folder.mkdir()
             self.of_family(self._origin, asked.family).write(folder)
             self.dress(folder)
+            exchange(folder)
         return str(folder)
 
     def memory(self) -> int | None:
