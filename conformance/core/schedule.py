@@ -52,6 +52,9 @@ class Media(msgspec.Struct, frozen=True, omit_defaults=True):
             processor adds; ``(0, 0)`` if it has no place in the prompt, as with an encoder.
         twin: it differs from the medium without this mark in its last pixel or sample alone.
         mirrored: it has the pixels or samples of the medium without this mark, the last first.
+        tones: 1: an image of two values alone; 2: the same, with values that are 5% higher; 3: the
+            same as 1, with the other value in every second column; 4: in all other columns. 0: any
+            values.
     """
 
     kind: str
@@ -60,6 +63,7 @@ class Media(msgspec.Struct, frozen=True, omit_defaults=True):
     span: tuple[int, int] = (0, 0)
     twin: bool = False
     mirrored: bool = False
+    tones: int = 0
 
 
 class Asked(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from conformance.core.engine import Capability
@@ -92,12 +94,16 @@ def kept_no_longer(trace: Trace) -> bool:
     return first.prompt == last.prompt and reused.get(last.request_id, 0) < SYSTEM // 2
 
 
+# See ``Media.tones``: what a key that reads a picture in part, or coarsely, takes for one.
+_TONES = ("two_tones", "lighter", "even_columns", "odd_columns")
+
+
 def images(brief: Brief) -> list[Schedule]:
     """Prompts that differ only in their images, or only in their text, with the prefix cache."""
     options = EngineOptions(prefix_caching=PrefixCaching())
 
-    def row(name: str, content: int, variant: int, *, twin: bool = False) -> Request:
-        image = Media("image", brief.sizes["image"][0], content, twin=twin)
+    def row(name: str, content: int, variant: int, **marks: Any) -> Request:
+        image = Media("image", brief.sizes["image"][0], content, **marks)
         prompt, media = brief.compose([brief.prompt(SHORT, 7), image, brief.prompt(LONG, variant)])
         return Request(name, prompt, _SHORT_ANSWER, media=media)
 
@@ -107,6 +113,7 @@ def images(brief: Brief) -> list[Schedule]:
         row("again", 0, 0),
         row("last_pixel", 0, 0, twin=True),
         row("other_text", 0, 1),
+        *(row(name, 0, 0, tones=at) for at, name in enumerate(_TONES, 1)),
     ]
     return [
         one_by_one("one_by_one", rows, options),

@@ -238,6 +238,38 @@ def _of_class(owner: Any, kind: type) -> Iterator[None]:
         owner.__class__ = own
 
 
+class _OfTokenizer(int):
+    """A token with the tokenizer of the model that made it."""
+
+    tokenizer: Any = None
+
+
+@served_mend("server-logprobs-by-another-tokenizer")
+def entries_are_named_by_their_own_tokenizer(hits: Hits) -> Patch:
+    """The entry of a token has the text that the tokenizer of its own model gives it."""
+
+    def generate(right: Right, self: Any, *args: Any, **options: Any) -> Any:
+        context, tokens = right(self, *args, **options)
+
+        def marked() -> Iterator[Any]:
+            for piece in tokens:
+                token = _OfTokenizer(piece.token)
+                token.tokenizer = self.tokenizer
+                yield dataclasses.replace(piece, token=token)
+
+        return context, _Stopping(tokens, marked())
+
+    def named(right: Right, tokenizer: Any, token: Any, *args: Any, **options: Any) -> Any:
+        own = getattr(token, "tokenizer", None)
+        hits.hit_if(own is not None and own is not tokenizer)
+        return right(own or tokenizer, int(token), *args, **options)
+
+    return together(
+        wrap(generation.ResponseGenerator, "generate", generate),
+        wrap(openai, "_make_logprob_content", named),
+    )
+
+
 @served_mend("server-later-name-of-the-limit")
 def limits_have_two_names(hits: Hits) -> Patch:
     """A chat's max_completion_tokens is its limit, as max_tokens is."""
