@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from msgspec.structs import replace
@@ -95,7 +96,7 @@ def kept_no_longer(trace: Trace) -> bool:
 
 
 # See ``Media.tones``: what a key that reads a picture in part, or coarsely, takes for one.
-_TONES = ("two_tones", "lighter", "even_columns", "odd_columns")
+_TONES = (1, 2, 1, 3, 1, 4)
 
 
 def images(brief: Brief) -> list[Schedule]:
@@ -107,14 +108,18 @@ def images(brief: Brief) -> list[Schedule]:
         prompt, media = brief.compose([brief.prompt(SHORT, 7), image, brief.prompt(LONG, variant)])
         return Request(name, prompt, _SHORT_ANSWER, media=media)
 
+    # What is kept of a prompt may be let go for the next one: near ones follow each other.
     rows = [
         row("one", 0, 0),
-        row("other", 1, 0),
         row("again", 0, 0),
         row("last_pixel", 0, 0, twin=True),
+        row("other", 1, 0),
         row("other_text", 0, 1),
-        *(row(name, 0, 0, tones=at) for at, name in enumerate(_TONES, 1)),
     ]
+    toned = Counter[int]()
+    for tones in _TONES:
+        toned[tones] += 1
+        rows.append(row(f"tones{tones} {toned[tones]}", 0, 0, tones=tones))
     return [
         one_by_one("one_by_one", rows, options),
         Schedule(
