@@ -74,6 +74,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
         chat: ask in a chat, not for the completion of a text.
         endpoint: ask another endpoint: ``messages`` or ``responses``; empty: that of the chat.
         system: number of tokens at the start of the prompt that are the system message.
+        blocks: in how many parts the system message is sent; 0: as one text.
         schema: the answer must be JSON of a schema.
         other: number of another model, to be loaded on request; 0 is the server's own model.
         family: another family, whose model is to be loaded on request; empty: the server's own.
@@ -88,6 +89,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     chat: bool = True
     endpoint: str = ""
     system: int = 0
+    blocks: int = 0
     schema: bool = False
     other: int = 0
     family: str = ""

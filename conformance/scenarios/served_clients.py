@@ -92,7 +92,12 @@ def prefixes(brief: Brief) -> list[Schedule]:
     for block, variant in enumerate((0, 1, 0)):
         begin = brief.prompt(LONG, variant)
         rows += [
-            Request(f"r{block}{i}", begin + brief.prompt(SHORT, 3 + i + block), ANSWER // 2)
+            Request(
+                f"r{block}{i}",
+                begin + brief.prompt(SHORT, 3 + i + block),
+                ANSWER // 2,
+                asked=Asked(streamed=i < 2),
+            )
             for i in range(3)
         ]
     caching = PrefixCaching()

@@ -83,7 +83,8 @@ def _with_system(brief: Brief, name: str, system: int, user: int = 0) -> Request
     """A request with the system message of this number."""
     begin = brief.prompt(SYSTEM, 10 + system)
     prompt = begin + brief.prompt(SHORT, 3 + user)
-    return Request(name, prompt, _SHORT_ANSWER, asked=Asked(system=SYSTEM))
+    blocks = 3 if user % 2 and brief.library == "mlx_lm" else 0
+    return Request(name, prompt, _SHORT_ANSWER, asked=Asked(system=SYSTEM, blocks=blocks))
 
 
 def kept_no_longer(trace: Trace) -> bool:

@@ -210,7 +210,9 @@ def _marks(trace: Trace) -> bool:
     ways = set()
     for request in trace.schedule.requests:
         tokens = trace.stream(request.request_id).tokens
-        said = bytes_of(options.pieces, [pieces[token] for token in tokens]).decode(errors="replace")
+        said = bytes_of(options.pieces, [pieces[token] for token in tokens]).decode(
+            errors="replace"
+        )
         if not unicodedata.is_normalized("NFC", said):
             ways.add(request.asked is None or request.asked.streamed)
     return ways == {True, False}

@@ -105,7 +105,9 @@ def history_of_a_penalty_ignored(hits: Hits) -> Patch:
     def make(args: Any) -> None:
         for kind in ("repetition", "presence", "frequency"):
             name = f"{kind}_context_size"
-            hits.hit_if(getattr(args.logits, f"{kind}_penalty") and getattr(args.logits, name) != 20)
+            hits.hit_if(
+                getattr(args.logits, f"{kind}_penalty") and getattr(args.logits, name) != 20
+            )
             setattr(args.logits, name, 20)
 
     return before(server, "_make_logits_processors", make)
@@ -246,9 +248,7 @@ def end_at_the_limit_said_to_be_cut(hits: Hits) -> Patch:
         full.update(uid for uid, count, most in rows if count + 1 >= most)
 
     full: set[int] = set()
-    return together(
-        before(GenerationBatch, "next", note), after(BatchGenerator, "next", step)
-    )
+    return together(before(GenerationBatch, "next", note), after(BatchGenerator, "next", step))
 
 
 @_fault("S75.stop-string-begun-once", kills=("served_traffic/ends",))
