@@ -19,7 +19,7 @@ from mlx_lm.models.cache import ChunkedKVCache, LRUPromptCache
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.core.mends import Mend
-from conformance.plugins.mlx_lm.mends.batch_generator import prompts_in_prefill_have_slots
+from conformance.plugins.mlx_lm.mends import batch_generator
 from conformance.plugins.servers.planting import served_mend
 
 _OF_TRIE = ("__fail__", "__match__")  # keys of a node that are no character
@@ -404,7 +404,7 @@ def _depth(root: Any, node: Any) -> int:
 
 
 PROMPTS_IN_PREFILL_HAVE_SLOTS = served_mend("more-rows-than-slots-served")(
-    prompts_in_prefill_have_slots.repair
+    batch_generator.prompts_in_prefill_have_slots.repair
 )
 
 MENDS = tuple(value for value in tuple(globals().values()) if isinstance(value, Mend))
