@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Joins the results of N shards and reports them to GitHub: bash ci/summary.sh N [options of
 # conformance report]. It writes build/all.jsonl, JUnit XML, a badge and pages; the summary and the
-# annotations go to the job. It compares with baseline/all.jsonl, if that exists. For two minutes it
+# annotations go to the job. build/status has the status of these releases and of those kept in
+# baseline/releases. It compares with baseline/all.jsonl, if that exists. For two minutes it
 # explains failures, so that findings say where they begin. This needs the shards' machine and
 # libraries (CONFORMANCE_INSTALL, as for ci/shard.sh); otherwise they stay unexplained. With
 # --whole, an expectation that matched no case is a problem. CONFORMANCE_OPTIONS has more options,
@@ -34,5 +35,6 @@ if [ "${#files[@]}" -ne "$count" ]; then
 fi
 if [ "${#files[@]}" -gt 0 ]; then
   .venv/bin/conformance report "${files[@]}" "$@" || failed=1
+  .venv/bin/conformance report baseline/releases/*.jsonl "${files[@]}" --site build/status || failed=1
 fi
 exit "$failed"

@@ -135,7 +135,6 @@ def charted(script="print('of the batch')\n"):
         Inventory(),
         trials=make_trials(),
         before=before,
-        runs=(("0.1", before), ("0.2", (full, bare, good))),
         explanations={CASE: make_explanation()},
         scripts={CASE: script},
     )
@@ -154,7 +153,6 @@ def hostile_charted(name):
         Inventory(),
         trials=tuple(trials),
         before=(make_result(case),),
-        runs=((name, (make_result(case),)), (f"{name}2", (full,))),
         explanations={case: hostile_explanation(name)},
         scripts={case: name},
     )

@@ -1,6 +1,7 @@
 """Results and reports made by hand: of every kind, very many, and some with hostile names."""
 
 import defects_by_hand
+import msgspec
 
 from conformance.core.inventory import About, Account, Inventory
 from conformance.core.invocation import Invocation
@@ -134,12 +135,39 @@ def everything():
         inventory(),
         trials=trials,
         before=before,
-        runs=(("1.0", before), ("1.1", results)),
         scripts={"mlx_lm/qwen3/ragged/float32/0": "print('it is wrong')"},
         defects=defects_by_hand.known(
             defects_by_hand.entry("ssm-padding", suffers="mamba forgets its prompt."),
             defects_by_hand.entry(LONG, 2, families=("*",)),
         ),
+    )
+
+
+def of_release(results, version, day, package="mlx-lm"):
+    """The results as if they were of another release, and of another day."""
+    invocation = Invocation(f"{day}T02:00:00Z", "conformance run --json nightly.jsonl")
+    versions = {"python": "3.12.1", "mlx": "0.32.4", package: version}
+    return tuple(
+        msgspec.structs.replace(result, versions=versions, invocation=invocation)
+        for result in results
+    )
+
+
+def over_releases():
+    """Two engines, one of them in three releases: something came, something went."""
+    results = [result for result in few() if result.dtype == "float32"]
+    lm = [result for result in results if result.engine == "mlx_lm"]
+    vlm = [result for result in results if result.engine == "mlx_vlm"]
+    oldest = [
+        make_result(result.case, Verdict.CRASH) if result.family == "llama" else result
+        for result in lm
+    ]
+    middle = [make_result(result.case) for result in lm]
+    return (
+        *of_release(oldest, "0.9.1", "2026-10-01"),
+        *of_release(middle, "0.10.0", "2026-11-02"),
+        *of_release(lm, "0.10.1", "2026-11-20"),
+        *of_release(vlm, "0.7.10", "2026-11-21", "mlx-vlm"),
     )
 
 

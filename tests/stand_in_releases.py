@@ -27,6 +27,9 @@ if version == "0.31.1" and "killed" in sys.argv:
     os.kill(os.getpid(), 11)
 if version == "0.32.0":
     sys.exit("conformance: plugin 'mlx_lm' could not be loaded")
+if "lock" in sys.argv:
+    pathlib.Path(sys.argv[sys.argv.index("--json") + 1]).write_text("[]")
+    sys.exit()
 if "explain" in sys.argv:
     sys.exit("conformance: nothing to explain")
 if "hangs" in sys.argv:

@@ -23,6 +23,7 @@ import options
 
 from conformance import Capability, Engine, Fault, Library, PrefixReuse, ReproCalls, Scenario
 from conformance.checks.expectations import load_expectations
+from conformance.checks.expectations.issues import issue_scripts
 from conformance.core.known_defect import TOP, by_severity, releases
 from conformance.core.severity import Severity
 from conformance.power.faults import registry_with_faults
@@ -190,7 +191,7 @@ def _defects(registry: Registry) -> dict[str, Any]:
         "count": len(found),
         "kinds": by_severity(found),
         "top": found[:TOP],
-        "newest": releases(found),
+        "scripts": issue_scripts(),
         "rest": by_severity(found[TOP:]),
         "weights": ", ".join(weights),
         "most": _NAMED,

@@ -39,6 +39,7 @@ class Capability(enum.StrEnum):
     CANCEL = "cancel"  # remove() in every stage
     SAMPLERS = "samplers"  # a sampler for each request
     PROCESSORS = "processors"  # logits processors for each request
+    BUDGETS = "budgets"  # a thinking budget for each request, after which tokens are forced
     DEFAULTS = "defaults"  # engine-level sampler and processors, for requests without
     STOP = "stop"  # stop sequences for each request
     STOP_TOKENS = "stop_tokens"  # tokens that end any request
@@ -98,6 +99,9 @@ class Engine(ABC):
         own_processes: it loads the model in its own processes, and is made with an ``Origin``.
         packages: further distributions, besides the library, whose versions its results record.
         elsewhere: a process that this one did not start answers, and may be replaced between runs.
+        slots: its fixed number of slots, if it has no queue of its own: it never gets more requests
+            at a time, as the runner holds the others back. ``rows`` gives a request's slot, which
+            it keeps to its end. 0: it takes any number.
     """
 
     name: ClassVar[str]
@@ -109,6 +113,7 @@ class Engine(ABC):
     own_processes: ClassVar[bool] = False
     packages: ClassVar[tuple[str, ...]] = ()
     elsewhere: ClassVar[bool] = False
+    slots: ClassVar[int] = 0
 
     def __init_subclass__(cls, **more: Any) -> None:
         """Refuse a class that has something else where this class has a method."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -40,6 +40,7 @@ class KnownDefect:
         script: the script written by hand, as a path in the repository; empty if a command writes
             it.
         mend: what is right with its repair in memory; empty if there is none.
+        needs: what the smallest schedule that shows it has in it, by family.
     """
 
     id: str
@@ -57,6 +58,7 @@ class KnownDefect:
     why: str
     script: str
     mend: str
+    needs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def cause(self) -> str:

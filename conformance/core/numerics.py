@@ -175,6 +175,14 @@ def flat_envelope(steps: int, floor: float) -> Envelope:
     return Envelope(level, level, floor, measured=False)
 
 
+def typical_envelope(steps: int, measured: Sequence[Envelope]) -> Envelope:
+    """The median noise of other rows of the model, at every step; it counts as from few runs."""
+    top = float(np.median(np.concatenate([envelope.top for envelope in measured])))
+    full = float(np.median(np.concatenate([envelope.full for envelope in measured])))
+    near, whole = (np.full(steps, level, np.float32) for level in (top, full))
+    return Envelope(near, whole, max(envelope.floor for envelope in measured), few=True)
+
+
 def deviation(got: np.ndarray, want: np.ndarray, envelope: Envelope) -> Deviation:
     """Judge a forced run's logprobs against the oracle's.
 

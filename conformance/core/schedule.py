@@ -100,6 +100,17 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     fields: dict[str, Any] = {}
 
 
+class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A thinking budget: after more than ``tokens`` tokens, ``forced`` follow, one a step.
+
+    The last of them ends the thinking, also where the model chooses it earlier; then the model goes
+    on alone. There are one or two.
+    """
+
+    tokens: int
+    forced: tuple[int, ...]
+
+
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     """One request.
 
@@ -120,6 +131,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     media: tuple[Media, ...] = ()
     tenant: str = ""
     asked: Asked | None = None
+    budget: Budget | None = None
 
     @property
     def random(self) -> bool:
@@ -286,6 +298,8 @@ def _check(request: Request, options: EngineOptions, where: str) -> None:
             f"{where}: segments add up to {sum(request.segments)}, "
             f"the prompt has {len(request.prompt)} tokens"
         )
+    if request.budget is not None and not 1 <= len(request.budget.forced) <= 2:
+        raise ScheduleError(f"{where}: a budget ends with one or two tokens")
     for media in request.media:
         placed = 0 <= media.span[0] < media.span[1] <= len(request.prompt)
         if not placed and media.span != (0, 0):

@@ -58,6 +58,7 @@ class ReferenceEngine(Engine):
 
     library: ClassVar[str] = "mlx_lm"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
+        Capability.BUDGETS,
         Capability.SAVED,
         Capability.METERED,
         Capability.COMPLETIONS,

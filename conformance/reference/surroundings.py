@@ -51,6 +51,7 @@ class Environment:
         importlib.invalidate_caches()
         self.began = time.time()
         self._roots = dict(_roots())
+        self._folders = tuple(f"{root}{os.sep}" for root in self._roots.values())
         self._files = {label: dict(walk(root)) for label, root in self._roots.items()}
         self._by_path = {path: s for files in self._files.values() for path, s in files.items()}
         self._sources: dict[str, dict[str, Signature]] = {}
@@ -146,7 +147,7 @@ class Environment:
 
     def covers(self, path: str) -> bool:
         """Whether a file is in one of the folders whose contents all count."""
-        return any(_is_below(path, root) for root in self._roots.values())
+        return path.startswith(self._folders)
 
     def _lines(self, label: str) -> Iterator[str]:
         """Name and hash of the files that count, in the order of their names."""

@@ -1,4 +1,4 @@
-"""The result of a run as a badge: an SVG image, and shields' endpoint JSON.
+"""The result of a run, or an engine's level, as a badge: SVG, and shields' endpoint JSON.
 
 Source: the JSON is the schema of shields.io's endpoint badge, version 1.
 """
@@ -6,6 +6,7 @@ Source: the JSON is the schema of shields.io's endpoint badge, version 1.
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
@@ -20,6 +21,8 @@ _COLOURS = {"brightgreen": "#4c1", "green": "#97ca00", "red": "#e05d44", "lightg
 _HEIGHT = 20  # pixels
 _LETTER = 6.6  # pixels of one letter at 11 px, on the average; `textLength` makes it exact
 _MARGIN = 6  # pixels on each side of a text
+_LINE = 15  # pixels from one line of a long message to the next
+_LONGEST = 52  # letters in a line
 
 
 @dataclass(frozen=True)
@@ -62,32 +65,36 @@ def endpoint_json(shown: Badge) -> str:
 
 
 def svg(shown: Badge) -> str:
-    """The badge as a self-contained SVG image."""
-    label, message = one_line(shown.label), one_line(shown.message)
-    left, right = _width(label), _width(message)
-    title = f"{label}: {message}"
-    size = f'width="{left + right}" height="{_HEIGHT}"'
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label={quoteattr(title)}>',
+    """The badge as a self-contained SVG image; a long message has several lines."""
+    label = one_line(shown.label)
+    lines = textwrap.wrap(one_line(shown.message), _LONGEST) or [""]
+    left, right = _width(label), max(map(_width, lines))
+    height = _HEIGHT + _LINE * (len(lines) - 1)
+    title = f"{label}: {one_line(shown.message)}"
+    size = f'width="{left + right}" height="{height}"'
+    shapes = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {left + right} {height}" '
+        f'role="img" aria-label={quoteattr(title)}>',
         f"<title>{escape(title)}</title>",
         f'<clipPath id="r"><rect {size} rx="3"/></clipPath>',
         '<g clip-path="url(#r)">',
-        f'<rect width="{left}" height="{_HEIGHT}" fill="#555"/>',
-        f'<rect x="{left}" width="{right}" height="{_HEIGHT}" fill="{_COLOURS[shown.colour]}"/>',
+        f'<rect width="{left}" height="{height}" fill="#555"/>',
+        f'<rect x="{left}" width="{right}" height="{height}" fill="{_COLOURS[shown.colour]}"/>',
         "</g>",
         '<g fill="#fff" text-anchor="middle" font-family="Verdana,DejaVu Sans,sans-serif" '
         'font-size="11">',
-        _text(label, left / 2, left),
-        _text(message, left + right / 2, right),
+        _text(label, left / 2, (height + 8) / 2),
+        *(_text(line, left + right / 2, 14 + _LINE * n) for n, line in enumerate(lines)),
         "</g>",
         "</svg>",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(shapes) + "\n"
 
 
 def _width(text: str) -> int:
     return round(len(text) * _LETTER) + 2 * _MARGIN
 
 
-def _text(text: str, middle: float, width: int) -> str:
-    return f'<text x="{middle:g}" y="14" textLength="{width - 2 * _MARGIN}">{escape(text)}</text>'
+def _text(text: str, middle: float, base: float) -> str:
+    length = _width(text) - 2 * _MARGIN
+    return f'<text x="{middle:g}" y="{base:g}" textLength="{length}">{escape(text)}</text>'

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from conformance.core.levels import builds_on
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.explanation import Explanation
 from conformance.report.message import NEEDS, broken_rules, changed_defects, new_verdict, worst
@@ -125,11 +126,19 @@ def _of_families(bad: Sequence[CaseResult], known: Explanations) -> list[_Group]
         explanation, seen = known.get(result.case), symptom(result)
         at = places(explanation) if explanation is not None else frozenset()
         near = [group for group in groups if group.places & at]
-        near += [g for g in groups if g.symptom == seen and not (g.places and at)]
+        near += [g for g in groups if _alike_in(g, seen, result) and not (g.places and at)]
         if not near:
             groups.append(_Group(seen))
         (near[0] if near else groups[-1]).add(result, explanation)
     return [group for groups in found.values() for group in groups]
+
+
+def _alike_in(group: _Group, seen: Symptom, result: CaseResult) -> bool:
+    """Whether a case fails like the group and can fail for the same reason."""
+    entries = seen.kind in _OF_ENTRIES
+    return group.symptom == seen and (
+        entries or builds_on(result.scenario, group.cases[0].scenario)
+    )
 
 
 def _joined(groups: Sequence[_Group]) -> list[_Group]:

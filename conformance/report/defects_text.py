@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from conformance.core.issue_script import MODEL, IssueScript
 from conformance.core.known_defect import KnownDefect
 from conformance.report.outcome import count, listed
 
@@ -79,11 +80,28 @@ def parts(defect: KnownDefect) -> Iterator[tuple[str, str]]:
         yield "scenarios", ", ".join(defect.scenarios)
     yield "where", ", ".join(defect.where)
     yield "cause", defect.why
+    yield "needs", needs_of(defect)
+    if defect.needs:
+        yield "run it", lock_command(defect)
     yield "script", script_of(defect)
     yield "mend", defect.mend or "none: nothing is seen behind it"
     yield "issue", issue_command(defect)
     if others := defect.entries[1:]:
         yield "entries", f"also {', '.join(others)}"
+
+
+def needs_of(defect: KnownDefect) -> str:
+    """What its own schedules have in them, by family."""
+    alike: dict[str, list[str]] = {}
+    for family, needs in defect.needs.items():
+        alike.setdefault(needs, []).append(family)
+    said = "; ".join(f"{needs} (in {', '.join(names)})" for needs, names in alike.items())
+    return said or "no schedule of its own is stored"
+
+
+def lock_command(defect: KnownDefect) -> str:
+    """The command that runs its own schedules."""
+    return f"conformance known lock {defect.id}"
 
 
 def script_of(defect: KnownDefect) -> str:
@@ -101,22 +119,25 @@ def issue_command(defect: KnownDefect) -> str:
     return f"{repro_command(defect)} --issue"
 
 
-def issue_brief(defect: KnownDefect, release: str) -> str:
-    """An upstream issue as Markdown, to which the script is attached; nothing is run.
-
-    Args:
-        release: of the package, in which it was seen.
-    """
+def issue_brief(defect: KnownDefect, shown: IssueScript) -> str:
+    """An upstream issue as Markdown: facts, a short script, and what it printed."""
     where = ", ".join(f"`{place}`" for place in defect.where)
-    title = defect.suffers.rstrip(".")
+    server = f", of a server with {MODEL}" if shown.served else ""
     return "\n".join(
         (
-            f"# {title}",
+            f"# {defect.suffers.rstrip('.')}",
             "",
-            f"{defect.package} {release}; releases with it: `{defect.versions}`.",
+            f"{shown.release}; releases with it: `{defect.versions}`.",
             "",
-            f"To see it, run the attached script, which needs only mlx and {defect.package}. "
-            "It exits with 1 as long as this is so.",
+            "```python",
+            shown.script.rstrip(),
+            "```",
+            "",
+            f"It exits with 1 as long as this is so. It prints{server}:",
+            "",
+            "```text",
+            shown.output,
+            "```",
             "",
             f"**Cause** ({where}): {defect.why}",
             "",
@@ -145,6 +166,8 @@ def as_dict(defect: KnownDefect) -> dict[str, Any]:
         "repro": repro_command(defect),
         "issue": issue_command(defect),
         "mend": defect.mend,
+        "needs": dict(defect.needs),
+        "lock": lock_command(defect) if defect.needs else "",
         "entries": list(defect.entries),
     }
 

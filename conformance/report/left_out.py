@@ -69,7 +69,7 @@ class LeftOut:
         return name if result is None else f"{name} ({result.verdict})"
 
 
-# How many cases show a known defect, and in how many of these a new defect would show ------------
+# How many cases show a known defect, and how many of these are right with it mended ---------------
 
 _HIDING = 5
 
@@ -92,7 +92,7 @@ class BehindKnown:
 
     @property
     def hidden(self) -> int:
-        """Cases in which a new defect would not show, or not in all schedules."""
+        """Cases that are not known to be right once mended, or not in all schedules."""
         return self.cases - self.mended
 
     @property
@@ -100,8 +100,8 @@ class BehindKnown:
         """The numbers in words; empty without such a case."""
         were = "was" if self.alone == 1 else "were"
         alone = (
-            f"{count(self.alone, 'case')} with known defects that others show {were} run only with "
-            "these mended (--tier full runs all as released)"
+            f"{count(self.alone, 'case')} with known defects that others or small schedules show "
+            f"{were} run only with these mended (--tier full runs all as released)"
         )
         return "; ".join(filter(None, (self._shown, alone if self.alone else "")))
 
@@ -110,11 +110,12 @@ class BehindKnown:
         if not self.cases:
             return ""
         text = f"known defects show in {count(self.cases, 'case')}, {self.mended} right once mended"
+        # Not "a new defect would be seen": a mend may replace the very code that has it.
         if not self.hidden:
-            return f"{text}: a new defect behind them would be seen"
+            return f"{text}, in every schedule that failed"
         names = listed([name for name, _ in self.hiding], _HIDING)
         without = f" (no mend: {names})" if names else ""
-        return f"{text}; behind the other {self.hidden} a new one would not be seen{without}"
+        return f"{text}; the other {self.hidden} may hide a new defect{without}"
 
 
 def behind_known(results: Sequence[CaseResult]) -> BehindKnown:

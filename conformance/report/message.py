@@ -89,6 +89,15 @@ def worst(result: CaseResult) -> Finding | None:
     seen = [finding for finding in result.evidence if finding.check not in ASIDE]
     if not result.expected and not result.verdict.good:
         seen = [finding for finding in seen if not finding.known and not finding.verdict.good]
+    return worst_of(seen)
+
+
+def worst_of(seen: Sequence[Finding]) -> Finding | None:
+    """The first finding with the highest severity; a wrong token rather than what follows from it.
+
+    Args:
+        seen: findings that are about the run itself.
+    """
     most = max(seen, key=lambda item: item.verdict.severity, default=None)
     if most is not None and most.check in _DERIVED:
         return next((item for item in seen if _wrong_token(item, most)), most)
@@ -109,7 +118,8 @@ def new_verdict(result: CaseResult) -> Verdict:
 
 def broken_rules(result: CaseResult) -> list[str]:
     """What the expectations want of the case but did not get, one sentence each."""
-    return [finding.what for finding in result.evidence if finding.check == RULE]
+    found = (finding.what for finding in result.evidence if finding.check == RULE)
+    return list(dict.fromkeys(found))
 
 
 def changed_defects(result: CaseResult) -> list[str]:

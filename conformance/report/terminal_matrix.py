@@ -97,7 +97,22 @@ def _left_out(matrix: Matrix, shown: int) -> Iterator[list[str]]:
 
 
 def _blocks(scenarios: Sequence[str], rows: Sequence[Row], width: int) -> Iterator[Text]:
-    """As many columns side by side as fit, then the next ones with the same rows."""
+    """As many columns side by side as fit, then the next ones with the same rows.
+
+    If a word of a name has no room above its column, each name has a line of its own.
+    """
+    longest = max(len(row.family) for row in rows)
+    letters = letters_for(scenarios, width - longest - 3)
+    cut = any(len(word) > letters for name in scenarios for word in name.split("_"))
+    names = _stair_names(scenarios, longest, width) if cut and width >= _NARROW else 0
+    if names:
+        yield from _stair_blocks(scenarios, rows, names, width)
+    else:
+        yield from _broken_blocks(scenarios, rows, width)
+
+
+def _broken_blocks(scenarios: Sequence[str], rows: Sequence[Row], width: int) -> Iterator[Text]:
+    """Blocks whose names are broken into lines above their columns."""
     names = min(max(len(row.family) for row in rows), max(width - 4 - _LEAST, 4))
     letters = letters_for(scenarios, width - names - 3)
     room = max((width - names - 3) // (letters + 1), 1)
@@ -130,6 +145,56 @@ def _broken(words: Sequence[str], width: int) -> list[str]:
         else:
             lines[-1] += f" {word}"
     return lines
+
+
+# Names of columns as a stair: each on a line of its own, from which a line leads to its column ----
+
+_STEP = 3  # the width of a column: a glyph, its mark and a blank
+_NARROW = 40  # narrower terminals have no room for names
+
+
+def _stair_names(scenarios: Sequence[str], longest: int, width: int) -> int:
+    """The room that names of families get, so that names of scenarios fit above; 0: there is none.
+
+    A scenario's name ends above its column, so that the first ones reach over the families.
+    """
+    names, before = longest, 0
+    while names != before:
+        before, room = names, max(_stair_room(names, width), 1)
+        reach = (len(name) - _STEP * (n % room) - _STEP for n, name in enumerate(scenarios))
+        names = max(names, *reach)
+        if names > width // 2:
+            return 0
+    return names
+
+
+def _stair_room(names: int, width: int) -> int:
+    """How many columns fit side by side."""
+    return (width - names - 3) // _STEP
+
+
+def _stair_blocks(
+    scenarios: Sequence[str], rows: Sequence[Row], names: int, width: int
+) -> Iterator[Text]:
+    room = _stair_room(names, width)
+    for start in range(0, len(scenarios), room):
+        part = slice(start, start + room)
+        for line in stair_lines(scenarios[part], names + 4):
+            yield Text(line, style="bright_black")
+        for row in rows:
+            yield _row(row, part, names, _STEP)
+
+
+def stair_lines(names: Sequence[str], indent: int) -> Iterator[str]:
+    """The lines above the columns, the last column's name first.
+
+    Args:
+        indent: where the first column is. Each name ends above its column.
+    """
+    for column in range(len(names) - 1, -1, -1):
+        later = len(names) - 1 - column
+        guides = f"{'':{_STEP - 1}}|" * later
+        yield f"{names[column]:>{indent + _STEP * column + 1}}{guides}"
 
 
 # Names of columns in narrow heads: each name broken into at most six lines ----------------------

@@ -92,6 +92,7 @@ def defects_upstream(registry: Registry, known: Expectations) -> tuple[KnownDefe
         ),
         summaries={name: found.summary for name, found in registry.scenarios.items()},
         mends=tuple(registry.mends.values()),
+        lock=known.lock,
     )
     return known_defects(known.defects, ground)
 

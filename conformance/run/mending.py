@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from conformance.checks.expectations.entries import Defect, matches
+from conformance.checks.expectations.lock import Locked
 from conformance.checks.expectations.same_code import as_diagnosed
 from conformance.core.errors import Unsupported
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import together
 from conformance.core.mends import Mend
 from conformance.core.missing_names import missing_name
+from conformance.core.schedule import Schedule
 from conformance.core.verdict import CaseId, CaseResult, Finding, MendedResult, Verdict
 from conformance.run.behind_unmended import behind_unmended
 from conformance.run.judging.judge import worst
@@ -35,6 +37,7 @@ class _Plan:
     """A plan: the defects to mend, the schedules to rerun, and the defects without a mend.
 
     ``shown`` are the defects of these schedules; the mends of ``seen`` must have an effect.
+    ``instead`` are schedules to run in place of the case's own.
     """
 
     defects: tuple[str, ...] = ()
@@ -43,6 +46,7 @@ class _Plan:
     mends: tuple[Mend, ...] = ()
     shown: frozenset[str] = frozenset()
     seen: frozenset[str] = frozenset()
+    instead: tuple[Schedule, ...] = ()
 
     @property
     def hiding_if_refused(self) -> tuple[str, ...]:
@@ -125,7 +129,7 @@ class Mending:
         hidden = [n for n in bad if any(e.claims(result.scenario, n) for e in apart)]
         if not hidden:
             return ()
-        mends = _unique(m for entry in entries for m in self._mends_for(entry, result.family))
+        mends = _unique(m for entry in entries for m in self.mends_for(entry, result.family))
         with together(*(mend.repair(Hits()) for mend in mends)):
             return behind_unmended(self._session, case, hidden)
 
@@ -150,6 +154,41 @@ class Mending:
             found, verdict=verdict, expected=True, evidence=findings, mended=mended
         )
 
+    def shown_by_own(
+        self, case: CaseId, entries: Sequence[Defect], lines: Sequence[Locked]
+    ) -> CaseResult | None:
+        """``alone``, if each line's small schedule still shows its entry."""
+        known = {entry.id: entry for entry in entries}
+        if any(self.verdict_of(line, known) is not line.verdict for line in lines):
+            return None
+        found = self.alone(case, entries)
+        if found is None or found.mended is None:
+            return None
+        shown = tuple(line.entry for line in lines)
+        mended = msgspec.structs.replace(found.mended, shown=shown)
+        return msgspec.structs.replace(found, mended=mended)
+
+    def verdict_of(self, line: Locked, known: Mapping[str, Defect]) -> Verdict:
+        """The verdict of a line's schedule: the line's own if it still shows the entry.
+
+        If it fails with that verdict with the entry mended, too, something else is wrong with it:
+        ``vacuous``.
+
+        Args:
+            known: the entries that the line names, by id. Where functions changed, none is mended.
+        """
+        case = CaseId.parse(line.case)
+        beside = [m for name in line.beside for m in self.mends_for(known[name], case.family)]
+        own = self.mends_for(known[line.entry], case.family)
+        found = worst(self.small(case, line.schedule, beside))
+        if found is not line.verdict or not own:
+            return found
+        return (
+            found
+            if worst(self.small(case, line.schedule, (*beside, *own))).good
+            else Verdict.VACUOUS
+        )
+
     def holds_alone(self, result: CaseResult, entries: Sequence[Defect]) -> bool:
         """Whether an earlier result has what ``alone`` would give now."""
         plan = self._plan_alone(CaseId.parse(result.case), entries)
@@ -159,7 +198,7 @@ class Mending:
 
     def _plan_alone(self, case: CaseId, entries: Sequence[Defect]) -> _Plan | None:
         family, scenario = case.family, case.scenario
-        mends = {entry.id: self._mends_for(entry, family) for entry in entries}
+        mends = {entry.id: self.mends_for(entry, family) for entry in entries}
         if any(entry.shows_in(scenario) and not mends[entry.id] for entry in entries):
             return None
         named = (name for entry in entries for name in (entry.id, *entry.hides(family)))
@@ -176,6 +215,12 @@ class Mending:
         defects = result.mended.defects if result.mended else ()
         left = _without_refused(plan, result, entries) or plan
         return plan.defects == defects and result.unmended in {plan.hiding, left.hiding}
+
+    def small(
+        self, case: CaseId, schedule: Schedule, mends: Sequence[Mend] = ()
+    ) -> tuple[Finding, ...]:
+        """The findings about one schedule in place of the case's own, as released or mended."""
+        return self._run(case, _Plan(mends=tuple(mends), instead=(schedule,)))[1]
 
     def mend_for(self, entry: Defect, family: str) -> Mend | None:
         """The entry's mend, if the installed functions are the diagnosed ones."""
@@ -209,7 +254,7 @@ class Mending:
         if not failed_as_known:
             return _Plan()
         family = result.family
-        mends = {entry.id: self._mends_for(entry, family) for entry in entries}
+        mends = {entry.id: self.mends_for(entry, family) for entry in entries}
         if is_workload(result.scenario):  # it need not show an unnamed one without a mend
             scenario = result.scenario
             entries = [e for e in entries if mends[e.id] or scenario in e.verdicts]
@@ -220,7 +265,7 @@ class Mending:
         unknown = not result.schedules and lacking  # the hidden schedule is unknown
         if not shown or unknown or (result.schedules and not schedules):
             return _Plan(hiding=hiding)
-        more = {entry.id: found for entry in also if (found := self._mends_for(entry, family))}
+        more = {entry.id: found for entry in also if (found := self.mends_for(entry, family))}
         used += [entry for entry in also if entry.id in more]
         chosen = _unique(mend for entry in used for mend in (mends | more)[entry.id])
         # If schedules were left out, a mend's effect may be in those; a workload need not show all.
@@ -236,7 +281,7 @@ class Mending:
         """The mends with which ``play`` reruns the case; none if it does not."""
         return self._plan(result, entries, also).mends
 
-    def _mends_for(self, entry: Defect, family: str) -> list[Mend]:
+    def mends_for(self, entry: Defect, family: str) -> list[Mend]:
         """The entry's mend and the mends of entries it hides there; none if any is missing."""
         hidden = [self._whole_mend(name, family) for name in entry.hides(family)]
         found = [mend for mend in (self.mend_for(entry, family), *hidden) if mend is not None]
@@ -259,9 +304,9 @@ class Mending:
 
         if made_anew:
             with repaired():
-                found = session.run(case, only=schedules)
+                found = session.run(case, only=schedules, instead=plan.instead)
         else:
-            found = session.run(case, around=repaired, only=schedules)
+            found = session.run(case, around=repaired, only=schedules, instead=plan.instead)
         idle = [m for m in mends if plan.seen.intersection(m.defects) and not hits[m.key].count]
         seen = found.evidence
         if found.verdict is Verdict.UNSUPPORTED:

@@ -13,13 +13,13 @@ import msgspec
 
 from conformance.checks import CHECKS
 from conformance.core.engine import Engine
-from conformance.core.schedule import Schedule, Stage
+from conformance.core.schedule import Schedule
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.reference.subject import Subject
 from conformance.run.judging.judge import brief_for
 from conformance.run.judging.playing import play_schedule
 from conformance.run.session import Session
-from conformance.scenarios.features import Feature, features_of
+from conformance.scenarios.needed import needed
 from conformance.scenarios.smaller_schedules import smallest
 
 CHECK = "needs"
@@ -28,32 +28,6 @@ CHECK = "needs"
 SECONDS = 15.0
 """The time limit of the search, in seconds."""
 
-# In which words a feature is named; the others are named by events, lengths and numbers.
-_NAMED = {
-    Feature.PIECES: "prefill in pieces",
-    Feature.SLOTS: "more requests than slots",
-    Feature.SAMPLERS: "samplers",
-    Feature.PROCESSORS: "logits processors",
-    Feature.STOP: "stop sequences",
-    Feature.GRAMMAR: "a grammar",
-    Feature.SEGMENTS: "prompts in segments",
-    Feature.CONTINUES: "a continued cache",
-    Feature.CACHING: "kept prefixes",
-    Feature.MEDIA: "media",
-    Feature.QUANTIZED: "quantized caches",
-    Feature.DRAFTS: "drafts",
-    Feature.BOUNDED: "bounded caches",
-    Feature.LONG: "more tokens than the window",
-    Feature.THREAD: "another thread",
-}
-_JOINS = {
-    Stage.DECODE: "a join while another decodes",
-    Stage.PREFILL: "a join while another is in prefill",
-    Stage.QUEUED: "an arrival while another waits",
-    Stage.FINISHED: "an arrival after another's end",
-    Stage.REMOVED: "an arrival after a removal",
-}
-_LONG, _SEVERAL = 64, 8  # tokens
 _OF_NUMBERS = frozenset({Verdict.DIVERGED, Verdict.DRIFT, Verdict.NAN, Verdict.UNSTABLE})
 
 
@@ -73,7 +47,7 @@ def with_needs(session: Session, case: CaseId, result: CaseResult) -> CaseResult
     failing = next((schedule for schedule in made if schedule.name == worst.schedule), None)
 
     def fails(candidate: Schedule) -> bool:
-        return any(_alike(found, worst) for found in _findings(subject, engine, candidate))
+        return any(alike(found, worst) for found in _findings(subject, engine, candidate))
 
     if failing is None or not fails(failing):
         return result
@@ -83,23 +57,6 @@ def with_needs(session: Session, case: CaseId, result: CaseResult) -> CaseResult
     said = Finding(Verdict.EXACT, CHECK, f"needs {needs} ({found.end})", schedule=worst.schedule)
     evidence = (*result.evidence, said)
     return msgspec.structs.replace(result, evidence=evidence, smallest=found.value)
-
-
-def needed(schedule: Schedule, window: int | None = None) -> Iterator[str]:
-    """What is left in a schedule that was made small, in words."""
-    requests = schedule.requests
-    yield f"{len(requests)} requests" if len(requests) > 1 else "1 request"
-    if len({len(request.prompt) for request in requests}) > 1:
-        yield "prompts of other lengths"
-    if (longest := max(len(request.prompt) for request in requests)) > _LONG:
-        yield f"a prompt of {longest} tokens"
-    if (most := max(request.max_tokens for request in requests)) > _SEVERAL:
-        yield f"{most} output tokens"
-    later = (arrival.when for arrival in schedule.arrivals[1:])
-    yield from dict.fromkeys(_JOINS[when.stage] for when in later)
-    yield from dict.fromkeys(f"a removal in {r.when.stage}" for r in schedule.removals)
-    have = features_of(schedule, window)
-    yield from (text for feature, text in _NAMED.items() if feature in have)
 
 
 def _findings(subject: Subject, engine: type[Engine], schedule: Schedule) -> Iterator[Finding]:
@@ -112,7 +69,8 @@ def _findings(subject: Subject, engine: type[Engine], schedule: Schedule) -> Ite
         yield from check(played)
 
 
-def _alike(found: Finding, other: Finding) -> bool:
+def alike(found: Finding, other: Finding) -> bool:
+    """Whether both fail in the same way, though in other schedules."""
     if (found.verdict, found.check) != (other.verdict, other.check):
         return False
     return found.verdict in _OF_NUMBERS or _words(found.what) == _words(other.what)

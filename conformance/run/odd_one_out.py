@@ -139,5 +139,5 @@ def _request(schedule: Schedule, finding: Finding) -> Request:
 
 def _plain(request: Request, schedule: Schedule) -> bool:
     """Whether a token is the best one after its history, and nothing else decides."""
-    special = request.sampler or request.processors or request.continues
+    special = request.sampler or request.processors or request.continues or request.budget
     return not (special or schedule.options.kv or schedule.options.max_kv_size)

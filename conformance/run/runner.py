@@ -1,7 +1,8 @@
 """Runs a schedule on an engine and records what happens, without a verdict.
 
 One step of a run: perform what is due (arrivals, removals, probes), record each request's stage,
-call ``engine.step()``, record its output and its model calls.
+call ``engine.step()``, record its output and its model calls. Requests that an engine with a fixed
+number of slots has no slot for wait here, and are queued.
 """
 
 from __future__ import annotations
@@ -102,6 +103,7 @@ class Run:
         self.steps: list[Step] = []
         self._removed_from: dict[str, Stage] = {}
         self._left: list[Mapping[str, int]] = []
+        self._held_back: list[Request] = []
         self._doing = "making the engine"
         self._stageless = Capability.STAGES not in engine_class.capabilities
         self._measuring = Measuring(schedule.weigh)
@@ -170,6 +172,7 @@ class Run:
 
     def step(self, engine: Engine, index: int, *, probes: tuple[ProbeResult, ...] = ()) -> None:
         """One step of the engine, recorded."""
+        self._admit(engine)
         self._look(engine)
         before, rows = dict(self.stages), dict(engine.rows())
         mark = len(self._meter)
@@ -238,14 +241,34 @@ class Run:
         self._doing = f"removing {', '.join(request_ids)} before step {index}"
         self._look(engine)
         self._removed_from |= {name: self.stages[name] for name in request_ids}
-        engine.remove(request_ids)
+        waiting = {request.request_id for request in self._held_back}
+        self._held_back = [r for r in self._held_back if r.request_id not in request_ids]
+        if inserted := [name for name in request_ids if name not in waiting]:
+            engine.remove(inserted)
         self.stages.update(dict.fromkeys(request_ids, Stage.REMOVED))
 
     def insert(self, engine: Engine, requests: Sequence[Request]) -> None:
-        """Insert requests, in one call."""
+        """Insert requests, in one call; those without a slot wait."""
         self._doing = f"inserting {', '.join(r.request_id for r in requests)}"
+        if engine.slots:
+            self._held_back += requests
+            self.stages.update({r.request_id: Stage.QUEUED for r in requests})
+            self._admit(engine)
+            return
         engine.insert([self._submission(engine, request) for request in requests])
         self.stages.update({r.request_id: Stage.QUEUED for r in requests})
+
+    def _admit(self, engine: Engine) -> None:
+        """Insert, in one call, the requests that waited longest and that there are slots for."""
+        if not self._held_back:
+            return
+        slots = min(engine.slots, self._schedule.options.completion_batch_size)
+        free = slots - (len(self._live()) - len(self._held_back))
+        if free <= 0:
+            return
+        now, self._held_back = self._held_back[:free], self._held_back[free:]
+        self._doing = f"inserting {', '.join(r.request_id for r in now)}"
+        engine.insert([self._submission(engine, request) for request in now])
 
     def _submission(self, engine: Engine, request: Request) -> Submission:
         prefix = None

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import time
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -19,6 +19,7 @@ from conformance.core.failures import failure_of, machine_problem
 from conformance.core.faults.traits import code_traits
 from conformance.core.library import Library
 from conformance.core.phases import Phases
+from conformance.core.schedule import Schedule
 from conformance.core.thread_leaks import ThreadLeaks, finding_of
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.reference.family_store import FamilyStore
@@ -74,6 +75,7 @@ class Session:
         around: Around = contextlib.nullcontext,
         until: Until | None = None,
         only: Collection[str] = (),
+        instead: Sequence[Schedule] = (),
     ) -> CaseResult:
         """Run the case and judge it. A library's failure is a verdict, never an exception.
 
@@ -81,6 +83,8 @@ class Session:
             around: context for each run of the engine, by its schedule's name; used for faults.
             until: called for each run with its findings; once it returns true, the case ends.
             only: the schedules of the tier to run; default: all.
+            instead: schedules to run in place of the scenario's own, whose witnesses they need not
+                show.
 
         Raises:
             MachineError: the disk is full or a permission for a model's files is missing.
@@ -94,7 +98,7 @@ class Session:
             self.phases.read(subject.meter)
             leaks = ThreadLeaks()
             with on_one_cpu(), drawing_kept():
-                outcome = self._with_leaks(self._judged(subject, case, until, only), leaks)
+                outcome = self._with_leaks(self._judged(subject, case, until, only, instead), leaks)
             meter_seconds = sum(call.seconds for call in subject.meter[mark:])
             self._keep(subject)
         except Exception as error:
@@ -109,7 +113,12 @@ class Session:
         return msgspec.structs.replace(result, traits=self._traits_of(subject))
 
     def _judged(
-        self, subject: Subject, case: CaseId, until: Until | None, only: Collection[str]
+        self,
+        subject: Subject,
+        case: CaseId,
+        until: Until | None,
+        only: Collection[str],
+        instead: Sequence[Schedule],
     ) -> Outcome:
         engine = self.registry.engines[case.engine]
         scenario = self.registry.scenarios[case.scenario]
@@ -117,10 +126,13 @@ class Session:
             raise NotOffered(f"no {', '.join(lacking)}, as --not-offered says")
         plays = functools.partial(self.tier.keeps, subject.family, scenario.name)
         brief = dataclasses.replace(brief_for(subject, engine, case.seed), plays=plays)
-        made = scenario.make(brief)
-        schedules = [s for s in made if not only or s.name in only]
+        made = scenario.make(brief) if not instead else ()
+        schedules = instead or [s for s in made if not only or s.name in only]
         if scenario.oracle_only:
             return discerning(judge_oracle(subject, schedules), subject, brief)
+        if instead:
+            bare = dataclasses.replace(scenario, witnesses=())
+            return judge_batched(subject, engine, bare, schedules, until=until, twice=False)
         kept = self.tier.kept(subject.family, scenario.name, schedules)
         left_out = tuple(s.name for s in made if s not in kept)
         twice = self.tier.twice(subject.family, scenario.name)

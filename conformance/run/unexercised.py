@@ -61,8 +61,8 @@ def unexercised(
         if left:
             more = selection.tier.leaves_out(engine.library)
             found.append(
-                f"{name} declares {', '.join(left)}: no schedule that was played used that, so "
-                f"nothing is proven of it{' (--tier full plays more)' if more else ''}"
+                f"{name}: unproven, as no schedule used it: {', '.join(left)}"
+                f"{' (--tier full plays more)' if more else ''}"
             )
     return tuple(found)
 

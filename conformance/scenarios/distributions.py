@@ -97,7 +97,9 @@ DISTRIBUTIONS = Scenario(
     (
         seen.rows_together(_GROUP),
         seen.rows_together(_ROWS).shown_in("shared"),
-        replace_witness(seen.late_join(), needs=frozenset({Capability.LATE_JOIN})).shown_in("late"),
+        replace_witness(
+            seen.late_join(), needs=frozenset({Capability.LATE_JOIN}), rows=_ROWS
+        ).shown_in("late"),
         Witness("equal rows that draw different tokens", _differ),
     ),
 )

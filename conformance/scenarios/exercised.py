@@ -48,6 +48,7 @@ USES: dict[Capability, Callable[[Trace], bool]] = {
     Capability.CANCEL: lambda trace: any(step.removed_from for step in trace.steps),
     Capability.SAMPLERS: _any(lambda request: request.sampler),
     Capability.PROCESSORS: _any(lambda request: request.processors),
+    Capability.BUDGETS: _any(lambda request: request.budget),
     Capability.DEFAULTS: _asked(
         lambda s: s.options.sampler or s.options.processors or s.options.stop
     ),

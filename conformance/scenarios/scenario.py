@@ -129,8 +129,8 @@ class Witness:
         needs: not required of an engine without these capabilities.
         shared: needs rows in one pass. For a model whose rows can't share a pass
             (``Engine.apart``), the case is ``unsupported``, for the engine's reason.
-        rows: needs so many answers at once: not required of a server at a URL that is seen to have
-            fewer slots.
+        rows: needs so many requests at once: not required of an engine that declares fewer slots,
+            nor of a server at a URL that is seen to have fewer.
         cut: needs a prompt in pieces. Not required for a model whose prompts are never cut
             (``Engine.uncut``).
         beside: needs requests next to each other. Not required where they wait for each other

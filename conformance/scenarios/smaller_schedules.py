@@ -22,6 +22,7 @@ _PLAIN: dict[str, Any] = {
     "processors": (),
     "sampler": None,
     "stop": (),
+    "budget": None,
 }
 _PLAIN_RUN: dict[str, Any] = {"decode_on_other_thread": False, "weigh": None}
 _PLAIN_OPTIONS = {name: getattr(EngineOptions(), name) for name in EngineOptions.__struct_fields__}

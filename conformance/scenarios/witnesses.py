@@ -20,6 +20,7 @@ def rows_together(count: int) -> Witness:
         f"{count} rows in one decode call",
         lambda trace: any(c.length == 1 and c.batch >= count for c in trace.forwards),
         shared=True,
+        rows=count,
     )
 
 
@@ -111,7 +112,7 @@ def leaves_early(*, of: int = 2) -> Witness:
         return any(0 < later < earlier >= of for earlier, later in pairwise(batches))
 
     name = "a row that ends before others"
-    return Witness(f"{name} of {of}" if of > 2 else name, seen, shared=True)
+    return Witness(f"{name} of {of}" if of > 2 else name, seen, shared=True, rows=of)
 
 
 def long_prompt(count: int) -> Witness:
@@ -157,7 +158,8 @@ def removed_from(stage: Stage, *, among: int = 1) -> Witness:
                 return True
         return False
 
-    return Witness(f"a removal in {stage}" + (f" among {among}" if among > 1 else ""), seen)
+    name = f"a removal in {stage}" + (f" among {among}" if among > 1 else "")
+    return Witness(name, seen, rows=0 if stage is Stage.QUEUED else among)
 
 
 def longest_leaves(stage: Stage) -> Witness:

@@ -1,4 +1,4 @@
-"""The faults, a comparison and the trend."""
+"""The faults and a comparison."""
 
 import pytest
 from html_looks import CONTRAST
@@ -13,7 +13,7 @@ HOVER = """() => document.querySelectorAll("*").forEach(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["faults", "comparison", "trend"])
+@pytest.mark.parametrize("name", ["faults", "comparison"])
 def test_they_load_in_both_themes_with_contrast(new_page, charted, picture, name, scheme):
     page = new_page(scheme=scheme)
     page.goto(f"{charted}/{name}.html")
@@ -55,16 +55,9 @@ def test_a_changed_cell_leads_to_its_case(page, charted):
     assert CASE in page.locator("h1").inner_text()
 
 
-def test_the_trend_has_a_column_for_each_run(page, charted):
-    page.goto(f"{charted}/trend.html")
-    heads = page.locator("#families ~ div thead th").all_inner_texts()
-    assert heads == ["family", "0.1", "0.2"]
-    assert page.locator(".plot .bar").count() == 4
-
-
 def test_narrow_windows_do_not_scroll_sideways(new_page, charted):
     page = new_page(width=360)
-    for name in ("faults", "comparison", "trend"):
+    for name in ("faults", "comparison"):
         page.goto(f"{charted}/{name}.html")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, name
 
@@ -73,7 +66,7 @@ def test_narrow_windows_do_not_scroll_sideways(new_page, charted):
 def test_hostile_texts_are_only_text(page, tmp_path, name):
     folder = tmp_path / "report"
     write_site(folder, hostile_charted(name))
-    there = [folder / f"{n}.html" for n in ("faults", "comparison", "trend")]
+    there = [folder / f"{n}.html" for n in ("faults", "comparison")]
     for path in (*there, *(folder / "cases").iterdir()):
         page.goto(path.as_uri())
         page.evaluate(HOVER)

@@ -2,7 +2,12 @@
 
 import itertools
 
+import pytest
+import results_by_hand
 from results_by_hand import LONG
+
+from conformance.report.pages import overview
+from conformance.report.pages.site import write_site
 
 
 def test_the_overview_says_what_it_came_to(page, report, picture):
@@ -46,8 +51,34 @@ def test_it_is_read_by_its_landmarks_and_headings(page, report):
     assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
 
 
-def test_the_small_matrix_has_a_cell_for_each_and_leads_to_the_large_one(page, report):
+@pytest.fixture
+def pictured(tmp_path, monkeypatch):
+    """The address of the small report as if it had many families."""
+    monkeypatch.setattr(overview, "_LABELLED", 0)
+    write_site(tmp_path / "report", results_by_hand.everything())
+    return (tmp_path / "report").as_uri()
+
+
+def test_the_matrix_of_few_families_has_names_and_leads_to_the_large_one(page, report, picture):
     page.goto(f"{report}/index.html")
+    found = page.locator(".labelled").first
+    assert found.locator("thead th").all_inner_texts() == [
+        "family",
+        "repeat",
+        "ragged",
+        "staggered",
+        "quantized",
+    ]
+    row = found.locator("tbody tr", has_text="qwen3").first
+    assert row.locator("td").all_inner_texts() == [".", "X!", ".", "."]
+    picture(page, "overview-labelled")
+    row.get_by_role("link").click()
+    page.wait_for_selector("html[data-ready]")
+    assert page.locator("#status").text_content() == "1 of 7 rows, 4 cases"
+
+
+def test_the_small_matrix_has_a_cell_for_each_and_leads_to_the_large_one(page, pictured):
+    page.goto(f"{pictured}/index.html")
     pictures = page.locator(".small")
     assert pictures.locator("figcaption").all_text_contents() == [
         "mlx_lm float32: 5 families, 4 scenarios",
@@ -60,8 +91,8 @@ def test_the_small_matrix_has_a_cell_for_each_and_leads_to_the_large_one(page, r
     assert page.locator("#status").text_content() == "1 of 7 rows, 4 cases"
 
 
-def test_the_small_matrix_has_the_colours_of_its_key(page, report):
-    page.goto(f"{report}/index.html")
+def test_the_small_matrix_has_the_colours_of_its_key(page, pictured):
+    page.goto(f"{pictured}/index.html")
     colour = "paths => paths.map((path) => getComputedStyle(path).stroke)"
     key = page.eval_on_selector_all(".keys path", colour)
     assert len(set(key)) == 6

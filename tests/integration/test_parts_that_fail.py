@@ -37,6 +37,8 @@ class Broken:
 
     def find_spec(self, name, path=None, target=None):
         if any(f"{name}.".startswith(f"{one}.") for one in self.names):
+            if os.environ.get("RAISES"):
+                raise RuntimeError(f"No module named {name!r} works here")
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         gone = [part for module, part in self.parts if module == name]
         return without(PathFinder.find_spec(name, path), gone) if gone else None
@@ -80,6 +82,8 @@ found = {
     "smoke": call("smoke", *LLAMA),
     "vlm": call("run", "--engine", "mlx_vlm", "--family", "qwen2", "--scenario", "ragged",
         "--jobs", "1"),
+    "drafts": call("run", "--engine", "mlx_vlm", "--family", "lfm2", "--scenario", "speculative",
+        "--tier", "quick", "--jobs", "1"),
     "other engine": call("run", "--engine", "mlx_lm_batch_generate", "--family", "llama"),
     "server": call("run", "--engine", "mlx_vlm_server", "--family", "llama"),
     "functions": call("audit", "functions", "--library", "mlx_lm", "--property", "kept: a prefix*"),
@@ -105,13 +109,18 @@ def planted(folder, plugins):
     return f"{folder}{os.pathsep}{ROOT}"
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    """What each command gave with all of it broken at once."""
+@pytest.fixture(scope="module", params=["", "RuntimeError"], ids=["missing", "raising"])
+def found(request, tmp_path_factory):
+    """What each command gave with all of it broken at once: it is not there, or raises."""
     folder = tmp_path_factory.mktemp("broken")
     path = planted(folder, PLUGINS)
     env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV"))}
-    env |= {"PYTHONPATH": path, "BROKEN": BROKEN, "XDG_CACHE_HOME": str(folder / "cache")}
+    env |= {
+        "PYTHONPATH": path,
+        "BROKEN": BROKEN,
+        "RAISES": request.param,
+        "XDG_CACHE_HOME": str(folder / "cache"),
+    }
     done = run_python(["-c", COMMANDS], cwd=folder, env=env, timeout=300)
     assert done.returncode == 0, done
     return json.loads((folder / "found.json").read_text())
@@ -122,6 +131,7 @@ def found(tmp_path_factory):
     [
         ("run", 0, "OK: 1 case, all as expected"),
         ("vlm", 0, "OK: 1 case, all as expected"),
+        ("drafts", 0, "OK: 1 case, all as expected"),  # by another drafter than the broken one
         ("report", 0, "pages"),
         ("show", 0, "mlx_vlm_batch_generate"),
         ("show case", 0, "exact"),

@@ -9,6 +9,17 @@ from conformance.core.grammar import Grammar
 from miniatures.model import VOCAB, normalise
 
 
+def due_after(produced, budget):
+    """The token that a thinking budget forces next; ``None`` if the model chooses."""
+    due = None
+    for thought, token in enumerate(produced):
+        if token == budget.forced[-1]:
+            return None
+        past = thought - budget.tokens
+        due = budget.forced[past] if 0 <= past < len(budget.forced) else None
+    return due
+
+
 class Chooser:
     """Shared by the single stream and the engines, as a library shares its samplers."""
 
@@ -20,6 +31,7 @@ class Chooser:
             for processor in request.processors
         ]
         self.forced = forced
+        self.budget, self.given = request.budget, []
         self.calls = 0
         # The logprob that ``min_p`` is a share of, if not the row's largest.
         self.best = None
@@ -43,7 +55,14 @@ class Chooser:
         return normalise(logits)
 
     def token(self, logprobs):
-        """The next token: of ``forced``, if they are given."""
+        """The next token: the one that ends a row's thinking, if it is due."""
+        token = self.chosen(logprobs)
+        due = due_after(self.given, self.budget) if self.budget is not None else None
+        self.given.append(token if due is None else due)
+        return self.given[-1]
+
+    def chosen(self, logprobs):
+        """The token of the row's own choice: of ``forced``, if they are given."""
         call, self.calls = self.calls, self.calls + 1
         if self.forced is not None:
             return self.forced[min(call, len(self.forced) - 1)]

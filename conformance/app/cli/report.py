@@ -21,6 +21,7 @@ from conformance.app.cli.options import (
 from conformance.app.cli.outputs import places, reads, report_place, writable
 from conformance.app.cli.printing import say, say_command
 from conformance.app.cli.registries import registry_of
+from conformance.app.cli.report_site import write_site_of
 from conformance.checks.expectations import load_expectations
 from conformance.checks.expectations.derived import derived, unknown_ids
 from conformance.core.errors import ConformanceError, ReportError
@@ -33,7 +34,7 @@ from conformance.report.comparison import Comparison, compare
 from conformance.report.cost_table import cost_table, with_costs
 from conformance.report.job_summary import MOST_BYTES, job_summary
 from conformance.report.joining import read_joined
-from conformance.report.jsonl import read_results, write_lines, write_results
+from conformance.report.jsonl import write_lines, write_results
 from conformance.report.junit import junit_xml
 from conformance.report.mutants import read_mutants
 from conformance.report.pages.material import Material, merged, read_explanations, read_scripts
@@ -102,6 +103,15 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="Write pages that open from disk into this folder, index.html first, replacing an older "
     "report.",
 )
+@click.option(
+    "--site",
+    "status_folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write the status of engines over their releases into this folder, with a badge for each "
+    "engine. RESULTS are then files of any runs, such as those of `conformance releases --json`: "
+    "of a case's results in a release the newest counts.",
+)
 @power_files_option("Pages: add the output of `conformance audit power --json`")
 @click.option(
     "--mutants",
@@ -110,15 +120,6 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     multiple=True,
     metavar="FILE",
     help="Pages: add the output of `conformance audit mutants --json`; may be repeated.",
-)
-@click.option(
-    "--release",
-    "releases",
-    type=EXISTING_FILE,
-    multiple=True,
-    metavar="FILE",
-    help="Pages: add the trend over these outputs of `conformance releases --json`, the oldest "
-    "first, named by their files. May be repeated.",
 )
 @click.option(
     "--explained",
@@ -168,9 +169,9 @@ def command(
     whole: bool,
     expectations: Path | None,
     folder: Path | None,
+    status_folder: Path | None,
     power_files: tuple[Path, ...],
     mutant_files: tuple[Path, ...],
-    releases: tuple[Path, ...],
     explained: Path | None,
     explain_seconds: float,
     scripts: Path | None,
@@ -187,14 +188,18 @@ def command(
     \b
     conformance report results.jsonl --annotations --junit junit.xml
     conformance report today.jsonl --against yesterday.jsonl --html report
+    conformance report releases/*.jsonl today.jsonl --site status
     """  # noqa: D301
+    if status_folder is not None:
+        write_site_of(ctx, status_folder, files, expectations, family_files)
+        return
     to = to or (Path(step) if (step := os.environ.get(STEP_SUMMARY)) else None)
     json_file = writable(json_file, "--json") if json_file else None  # may be an input file
-    reads((*files, *against, *power_files, *mutant_files, *releases))
+    reads((*files, *against, *power_files, *mutant_files))
     to, junit, servers_file, costs_file = places(
         (to, "--to"), (junit, "--junit"), (servers_file, "--servers"), (costs_file, "--costs")
     )
-    _check_pages(folder, power_files, mutant_files, releases, scripts)
+    _check_pages(folder, power_files, mutant_files, scripts)
     joined, old = read_joined(files), read_joined(against).results
     results, missing = _derived(joined.results, expectations, family_files), joined.missing
     found = compare(old, results, missing=missing) if old else None
@@ -210,10 +215,9 @@ def command(
     )
     for line in error_annotations(outcome.cascades, problems) if annotated else ():
         say_command(line)
-    if junit:
-        write_lines(junit, junit_xml(outcome).splitlines())
     if json_file:
         write_results(json_file, results, joined.header)
+    _write_junit(junit, outcome)
     write_tables(servers_file, costs_file, results)
     if badge_folder:
         _write_badge(badge_folder, badge(results, label, missing, problems=len(problems)))
@@ -224,7 +228,6 @@ def command(
             trials=read_trials(power_files),
             mutants=read_mutants(mutant_files),
             before=merged([old]) if old else (),
-            runs=tuple((path.stem, read_results(path)) for path in releases),
             explanations=outcome.explanations,
             missing=missing,
             problems=problems,
@@ -255,7 +258,7 @@ def _check_pages(folder: Path | None, *of_pages: object) -> None:
         report_place(folder, "--html")
     elif any(of_pages):
         raise ConformanceError(
-            "--power, --mutants, --release and --scripts add to the pages: name --html DIR, too"
+            "--power, --mutants and --scripts add to the pages: name --html DIR, too"
         )
 
 
@@ -293,6 +296,11 @@ def _stale(results: tuple[CaseResult, ...], folder: Path | None) -> tuple[str, .
 def _write_badge(folder: Path, shown: Badge) -> None:
     write_lines(folder / "badge.svg", svg(shown).splitlines())
     write_lines(folder / "badge.json", endpoint_json(shown).splitlines())
+
+
+def _write_junit(path: Path | None, outcome: Outcome) -> None:
+    if path is not None:
+        write_lines(path, junit_xml(outcome).splitlines())
 
 
 def _summarize(outcome: Outcome, found: Comparison | None, to: Path | None, *, said: bool) -> None:

@@ -82,6 +82,12 @@ _KINDS = "|".join(KINDS)
     help="CASE_ID: read the case from a result file of `conformance run --json` instead of "
     "running it.",
 )
+@click.option(
+    "--issue",
+    is_flag=True,
+    help="defects ID: print the text of an upstream issue, with a short script and its output. "
+    "The defects that reach most have one.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; lists have more detail.")
 @server_options(lambda given: () if given["source"] else _engine_of(given["what"]))
 @checkpoint_options
@@ -101,6 +107,7 @@ def command(
     caches: tuple[str, ...],
     kinds: tuple[str, ...],
     source: Path | None,
+    issue: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -121,6 +128,7 @@ def command(
     conformance show coverage --engine mlx_lm          which of its fields schedules set
     conformance show defects --family llama            what is wrong upstream
     conformance show defects mamba-padded-state        one of these in full
+    conformance show defects server-stop-ignored --issue   a text for upstream
     conformance show mlx_lm/llama/ragged/float32/0     one case in full
     """  # noqa: D301
     if engines and what not in {"families", COVERAGE}:
@@ -128,9 +136,9 @@ def command(
     if caches and what != "families":
         raise ConformanceError("--cache goes with `conformance show families` only")
     wanted = Wanted(libraries, () if what == "families" else families, kinds)
-    if (name or wanted) and what != DEFECTS:
+    if (name or wanted or issue) and what != DEFECTS:
         raise ConformanceError(
-            "an ID, --library, --family and --class go with `conformance show defects` only"
+            "an ID, --library, --family, --class and --issue go with `conformance show defects`"
         )
     if what is not None and "/" in what:
         if source is not None:
@@ -152,7 +160,8 @@ def command(
         faults=what != DEFECTS,
     )
     if what == DEFECTS:
-        show_defects(registry, name, wanted, given["expectations"], as_json=as_json)
+        folder = given["expectations"]
+        show_defects(registry, name, wanted, folder, as_json=as_json, issue=issue)
         return
     _show_installed(registry, what, engines, families, caches, as_json=as_json)
 

@@ -13,10 +13,11 @@ import msgspec
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.printing import say
 from conformance.checks.expectations import Refusal, load_expectations
+from conformance.checks.expectations.issues import issue_scripts
 from conformance.core.errors import ConformanceError
 from conformance.core.known_defect import KnownDefect, releases
 from conformance.core.nearest import did_you_mean
-from conformance.report.defects_text import as_dict, defect_text, labelled, list_text
+from conformance.report.defects_text import as_dict, defect_text, issue_brief, labelled, list_text
 from conformance.run.coverage import defects_upstream
 from conformance.run.registry import Registry, select
 
@@ -43,19 +44,29 @@ class Wanted:
 
 
 def show_defects(
-    registry: Registry, name: str | None, wanted: Wanted, folder: Path | None, *, as_json: bool
+    registry: Registry,
+    name: str | None,
+    wanted: Wanted,
+    folder: Path | None,
+    *,
+    as_json: bool,
+    issue: bool = False,
 ) -> None:
     """Print the defects that are wanted, or the one with this id.
 
     Args:
         folder: the expectations, instead of the project's own.
+        issue: print the text of an upstream issue about it.
 
     Raises:
-        ConformanceError: there is no such defect, family or library.
+        ConformanceError: there is no such defect, family or library, or no issue text.
     """
     known = load_expectations(folder, registry.expectations)
     found = defects_upstream(registry, known)
     width = min(new_console().width, _WIDTH)
+    if issue:
+        say(_issue(found, name, folder))
+        return
     if name is None:
         chosen = chosen_defects(found, wanted)
         if as_json:
@@ -78,6 +89,24 @@ def show_defects(
         raise ConformanceError(
             f"there is no known defect {name}{near or ' (`conformance show defects` lists all)'}"
         )
+
+
+def _issue(found: Sequence[KnownDefect], name: str | None, folder: Path | None) -> str:
+    """The text of an upstream issue, with a script and its output that are kept.
+
+    Raises:
+        ConformanceError: there is none.
+    """
+    scripts = issue_scripts(folder)
+    there = {one.id: one for one in found if one.id in scripts}
+    if name is None:
+        raise ConformanceError(f"--issue: name an ID; there are texts of {', '.join(there)}")
+    if name not in there:
+        raise ConformanceError(
+            f"no issue text of {name} is kept; conformance repro {name} --issue writes one, with a "
+            f"script that it runs{did_you_mean(name, there)}"
+        )
+    return issue_brief(there[name], scripts[name])
 
 
 def chosen_defects(found: Sequence[KnownDefect], wanted: Wanted) -> tuple[KnownDefect, ...]:

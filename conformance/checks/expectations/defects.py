@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 
 from conformance.checks.expectations.bound_places import at
 from conformance.checks.expectations.entries import Defect, matches
+from conformance.checks.expectations.lock import Locked
 from conformance.core.known_defect import KnownDefect
 from conformance.core.mends import Mend
 from conformance.core.severity import Severity
 from conformance.core.upstream_functions import Place, places
+from conformance.scenarios.needed import needed
 
 Cases = Mapping[str, Mapping[str, tuple[str, ...]]]
 """For each engine its families, each with the scenarios that apply to it."""
@@ -32,12 +34,14 @@ class Ground:
         generators: the engines with whose code a library's own server decodes, servers included.
         summaries: what each scenario does, by its name.
         mends: all mends.
+        lock: the entries' own schedules.
     """
 
     cases: Cases
     generators: frozenset[str] = frozenset()
     summaries: Mapping[str, str] = field(default_factory=dict)
     mends: tuple[Mend, ...] = ()
+    lock: tuple[Locked, ...] = ()
 
 
 def known_defects(entries: Iterable[Defect], ground: Ground) -> tuple[KnownDefect, ...]:
@@ -101,6 +105,11 @@ def _defect(group: tuple[Defect, ...], ground: Ground) -> KnownDefect:
         why=" ".join(entry.why.split()),
         script=entry.script if entry.by_hand else "",
         mend=mend.summary if mend else "",
+        needs={
+            line.family: ", ".join(needed(line.schedule))
+            for line in ground.lock
+            if line.entry == entry.id
+        },
     )
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from conformance.checks.expectations.entries import NUMERIC, STRAY, Defect, Refusal
 from conformance.checks.expectations.entry_tables import tables, version_problem
+from conformance.checks.expectations.lock import Locked, lock_file, read_lock
 from conformance.checks.expectations.rules import Expectations
 from conformance.checks.expectations.same_code import followed, recorded_functions
 from conformance.core.errors import ExpectationError
+from conformance.core.library_source import versions_of
 from conformance.core.user_files import read_bytes, read_toml, typed_json
 from conformance.core.verdict import Verdict
 
@@ -60,7 +62,21 @@ def load_expectations(folder: Path | None = None, also: Sequence[Path] = ()) -> 
                 f"{folder}: entry {entry.id!r}: field 'script' must name a file that ends in .py, "
                 f"or an entry without that field; {entry.script!r} is neither"
             )
-    return Expectations(_with_hidden(folder, found.defects), found.refusals)
+    return Expectations(
+        _with_hidden(folder, found.defects), found.refusals, _locked(folders, found.defects)
+    )
+
+
+def _locked(folders: Sequence[Path], entries: Iterable[Defect]) -> tuple[Locked, ...]:
+    """The lock files of the installed releases; a checkout has none."""
+    installed = {package: versions_of(package) for package in {e.package for e in entries}}
+    return tuple(
+        line
+        for folder in folders
+        for package, found in sorted(installed.items())
+        if package in found and f"{package} source" not in found
+        for line in read_lock(lock_file(folder, package, found[package]))
+    )
 
 
 def shown_in(folder: Path) -> dict[str, dict[str, list[str]]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from conformance.checks.expectations.entries import Defect, Refusal, code_of, has, matches
+from conformance.checks.expectations.lock import Locked
 from conformance.core.excused import excused
 from conformance.core.verdict import CaseResult, Finding, Verdict
 from conformance.scenarios.workloads import is_workload
@@ -24,17 +25,24 @@ APART = "nothing"
 
 @dataclass(frozen=True)
 class Expectations:
-    """All entries of a folder."""
+    """All entries of a folder.
+
+    Attributes:
+        lock: the entries' own schedules in the installed releases.
+    """
 
     defects: tuple[Defect, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    lock: tuple[Locked, ...] = ()
 
     def apply(self, result: CaseResult) -> CaseResult:
         """``result`` with ``expected`` and ``known`` set.
 
         A case that breaks a rule is unexpected, and the rule is added to its evidence. Each finding
-        that an entry allows gets its id.
+        that an entry allows gets its id. Rules that an earlier judgement added are dropped.
         """
+        evidence = tuple(found for found in result.evidence if found.check != CHECK)
+        result = msgspec.structs.replace(result, evidence=evidence)
         if excused(result.verdict, result.evidence):
             return msgspec.structs.replace(result, expected=True, known=None)
         if result.mended is not None and result.mended.alone:

@@ -52,6 +52,7 @@ class MlxLmEngine(Engine):
     name: ClassVar[str] = "mlx_lm"
     library: ClassVar[str] = "mlx_lm"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
+        Capability.BUDGETS,
         Capability.COMPLETIONS,
         Capability.SERVED,
         Capability.MEDIA,

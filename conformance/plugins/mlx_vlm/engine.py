@@ -24,6 +24,7 @@ from conformance.core.trace import (
     unused,
 )
 from conformance.plugins.mlx_vlm import compat, prefix_caching, quantization
+from conformance.plugins.mlx_vlm.budgets import criteria_of
 from conformance.plugins.mlx_vlm.counting import Counting
 from conformance.plugins.mlx_vlm.drafters import DraftEditor, drafter_of
 from conformance.plugins.mlx_vlm.inputs import embed, inputs_of
@@ -96,6 +97,8 @@ class MlxVlmEngine(Engine):
             options: dict[str, Any] = {}
             if own := own_processors(request, self._options):
                 options["logits_processors"] = [make_processors(own)]
+            if request.budget is not None:
+                options["thinking_budget_criteria"] = [criteria_of(request.budget)]
             made = inputs_of(self._loaded, request)
             if self._manager is not None:
                 prefix_caching.prepare(self._generator, len(request.prompt))

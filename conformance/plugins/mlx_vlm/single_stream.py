@@ -13,6 +13,7 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request
 from conformance.core.trace import Stream
 from conformance.plugins.mlx_vlm import compat, inputs, quantization
+from conformance.plugins.mlx_vlm.budgets import criteria_of
 from conformance.plugins.mlx_vlm.inputs import inputs_of
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.sampling import make_processors
@@ -46,6 +47,9 @@ def decode(
     """The first ``steps`` tokens of the library's own single stream, with their logprobs."""
     made = inputs_of(model, request)
     tokens, rows = [], []
+    criteria = criteria_of(request.budget) if request.budget is not None else None
+    if criteria is not None:
+        options["thinking_budget_criteria"] = criteria
     for token, logprobs in compat.generation().generate_step(
         made.input_ids,
         model.model,
@@ -61,6 +65,8 @@ def decode(
     ):
         tokens.append(int(token))
         rows.append(logprobs)
+        if criteria is not None:
+            criteria(int(token))
     table = np.array(mx.stack(rows).astype(mx.float32))  # [steps, vocab]
     return Stream(tokens=tuple(tokens), logprobs=table)
 

@@ -136,6 +136,8 @@ class ManagedEngine(ServedEngine):
             engine = cls.__new__(cls)
             engine._given, engine._options, engine._others = model, schedule.options, {}
             engine._server = _Unstarted(Path(name))
+            if engine._options.markers:
+                engine._of_words().mkdir()
             flags = dict(
                 _options_of(
                     [*_place(Path(name), 0), *engine.flags(), *_named(engine.added(Path(name)))]
@@ -486,10 +488,13 @@ class ManagedEngine(ServedEngine):
             exchange(folder)
         return str(folder)
 
+    def _of_words(self) -> Path:
+        options = self._options
+        return self._server.folder / f"of_{options.markers}_{hash(options.words):x}"
+
     def _renamed(self) -> Path:
         """The folder of the same model with these words, which is written if need be."""
-        options = self._options
-        folder = self._server.folder / f"of_{options.markers}_{hash(options.words):x}"
+        options, folder = self._options, self._of_words()
         if not folder.exists():
             folder.mkdir()
             for file in self._server.folder.glob("*.safetensors"):

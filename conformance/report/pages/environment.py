@@ -19,6 +19,8 @@ from conformance.report.outcome import duration
 DEFECTS = "defects.html"
 """The page of the known defects, which other pages link to."""
 
+MATRIX = "matrix.html"
+"""The page of the matrix, which a status site does not have."""
 
 _TICKED = re.compile("`([^`]+)`")
 
@@ -46,6 +48,7 @@ def make_environment() -> jinja2.Environment:
         "glyph": glyph,
         "duration": duration,
         "coded": coded,
+        "capitalized": capitalized,
         "number": number,
         "nats": nats,
         "case_href": case_href,
@@ -100,6 +103,11 @@ def coded(text: str) -> Markup:
     return Markup(_TICKED.sub(r"<code>\1</code>", str(escape(shown(text)))))
 
 
+def capitalized(text: str) -> str:
+    """The text with a capital first letter, and the others as they are."""
+    return text[:1].upper() + text[1:]
+
+
 def glyph(verdict: Verdict | str, expected: bool = True, mended: bool = False) -> str:  # noqa: FBT001, FBT002
     """The verdict's letter and its mark, as in the terminal."""
     return GLYPHS[Verdict(verdict)] + mark(expected=expected, mended=mended)
@@ -111,7 +119,7 @@ def matrix_link(**filters: str) -> str:
     Args:
         filters: values by the form's field names, and ``case``, the case to open.
     """
-    return f"matrix.html#{urlencode(filters, errors='replace')}"
+    return f"{MATRIX}#{urlencode(filters, errors='replace')}"
 
 
 def number(value: float | None) -> str:

@@ -22,9 +22,6 @@ from conformance.report.pages.environment import case_slug
 from conformance.report.servers import Compatibility, compatibility
 from conformance.report.trials import Trial
 
-Run = tuple[str, tuple[CaseResult, ...]]
-"""A run and its name, such as a release."""
-
 
 @dataclass(frozen=True)
 class Material:
@@ -36,7 +33,6 @@ class Material:
         trials: output of ``conformance audit power``.
         mutants: output of ``conformance audit mutants``.
         before: results of an older run, to compare with.
-        runs: results of several releases, oldest first.
         explanations: explanations by case id.
         scripts: scripts by case id, each showing the defect without this project.
         missing: how many planned cases have no result.
@@ -49,7 +45,6 @@ class Material:
     trials: tuple[Trial, ...] = ()
     mutants: tuple[MutantResult, ...] = ()
     before: tuple[CaseResult, ...] = ()
-    runs: tuple[Run, ...] = ()
     explanations: Mapping[str, Explanation] = field(default_factory=dict)
     scripts: Mapping[str, str] = field(default_factory=dict)
     missing: int = 0

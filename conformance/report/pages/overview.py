@@ -64,8 +64,12 @@ def render_overview(material: Material, renderer: Renderer) -> str:
         runs_before=runs(material.before),
         most_runs=_RUNS,
         comparison=comparison_page.HERE,
-        small=small_matrices(results, inventory.scenarios),
+        shown=shown_matrices(results, inventory.scenarios),
+        engines=sorted({result.engine for result in results}),
+        share=share(results, material.missing),
         colours=COLOURS,
+        colour=colour,
+        verdicts=[verdict for verdict in Verdict if verdict in {r.verdict for r in results}],
         total=len(results),
         tallies=tallies(results),
         meanings=MEANINGS,
@@ -97,6 +101,15 @@ def headline(cases: int, unexpected: int, missing: int = 0, problems: int = 0) -
         text = f"{cases} {noun} as expected"
     text = f"{text}, {count(problems, 'other problem')}" if problems else text
     return f"{text}, {missing} not run" if missing else text
+
+
+def share(results: Sequence[CaseResult], missing: int = 0) -> str:
+    """How much of what was selected was run, and is right as released, in one sentence."""
+    selected = len(results) + missing
+    right = sum(result.right_as_released for result in results)
+    part = f"{right} of {selected} selected {'case' if selected == 1 else 'cases'}"
+    run = f"; {missing} of them {'was' if missing == 1 else 'were'} not run" if missing else ""
+    return f"{part} ({100 * right / selected:.1f} %) exact or tie as released{run}"
 
 
 def power(trials: Sequence[Trial]) -> tuple[Power, ...]:
@@ -210,7 +223,10 @@ def _lane(
     )
 
 
-# The small picture of a matrix on the first page: a column is a family, a row a scenario ---------
+# A matrix on the first page: whole if it has few families, else a small picture of it, in which a
+# column is a family, a row a scenario ------------------------------------------------------------
+
+_LABELLED = 30  # families of a matrix that has all names
 
 COLOURS: Mapping[str, str] = {
     "good": "exact",
@@ -248,11 +264,12 @@ class SmallMatrix:
     counts: tuple[tuple[str, int], ...]
 
 
-def small_matrices(
+def shown_matrices(
     results: Sequence[CaseResult], scenarios: Sequence[str]
-) -> tuple[SmallMatrix, ...]:
+) -> tuple[Matrix | SmallMatrix, ...]:
     """One for each engine and dtype; ``scenarios`` are all, in the order of the ladder."""
-    return tuple(map(_small, matrices(results, scenarios)))
+    found = matrices(results, scenarios)
+    return tuple(one if len(one.rows) <= _LABELLED else small_matrix(one) for one in found)
 
 
 def colour(cell: Cell) -> str:
@@ -266,7 +283,8 @@ def colour(cell: Cell) -> str:
     return {Verdict.EXACT: "good", Verdict.TIE: "tie"}.get(cell.verdict, "known")
 
 
-def _small(matrix: Matrix) -> SmallMatrix:
+def small_matrix(matrix: Matrix) -> SmallMatrix:
+    """The picture of a matrix."""
     counts = Counter(colour(cell) for row in matrix.rows for cell in row.cells if cell)
     return SmallMatrix(
         engine=matrix.engine,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from conformance.report.pages import (
     mutants_page,
     overview,
     power_page,
-    trend_page,
 )
 from conformance.report.pages.case_page import render_case
 from conformance.report.pages.environment import Page, Renderer, case_href
@@ -25,6 +24,16 @@ from conformance.report.pages.material import Material
 from conformance.report.pages.matrix_page import has_page
 from conformance.report.pages.place import MARK, whole_folder
 
+_ASSETS = (
+    "case.css",
+    "copy.js",
+    "matrix.css",
+    "matrix.js",
+    "overview.css",
+    "panel.js",
+    "style.css",
+    "theme.js",
+)
 COSTS, SERVERS = "costs.html", "servers.html"
 EXPLAINED = "explained/explanations.jsonl"
 """The pages' data on where cases begin to fail, for ``conformance report --explained``."""
@@ -39,18 +48,20 @@ def write_site(folder: Path, material: Material) -> int:
         ReportError: the folder holds other files, or it cannot be written.
     """
     with whole_folder(folder) as new:
-        return _write(new, material)
+        return write_files(new, _files(material), _ASSETS)
 
 
-def _write(folder: Path, material: Material) -> int:
-    for name, text in _files(material):
+def write_files(folder: Path, files: Iterable[tuple[str, str]], assets: Iterable[str]) -> int:
+    """Write texts by their names, and these assets; return the number of pages."""
+    for name, text in files:
         path = folder / name
         path.parent.mkdir(exist_ok=True)
         # Texts of results may contain half of a surrogate pair, which can't be encoded.
         path.write_text(text, encoding="utf-8", errors="replace", newline="\n")
-    for asset in resources.files("conformance.report.pages").joinpath("assets").iterdir():
-        (folder / "assets").mkdir(exist_ok=True)
-        (folder / "assets" / asset.name).write_bytes(asset.read_bytes())
+    (folder / "assets").mkdir(exist_ok=True)
+    there = resources.files("conformance.report.pages").joinpath("assets")
+    for name in assets:
+        (folder / "assets" / name).write_bytes(there.joinpath(name).read_bytes())
     return sum(1 for _ in folder.rglob("*.html"))
 
 
@@ -129,7 +140,6 @@ def _pages(given: Material) -> list[tuple[Page, Callable[[Renderer], str]]]:
             given.before,
             lambda to: comparison_page.render_comparison(given.before, results, to),
         ),
-        (trend_page.HERE, "Trend", given.runs, lambda to: trend_page.render_trend(given.runs, to)),
     )
     return [(Page(href, label), render) for href, label, data, render in every if data]
 

@@ -1,4 +1,4 @@
-"""Findings about engines that reuse prefixes against their own declared rules."""
+"""Findings about engines that do something else than they declare: prefixes, slots."""
 
 from __future__ import annotations
 
@@ -13,6 +13,52 @@ from conformance.scenarios.foreseen import block_size, common
 
 
 def undeclared(played: Play, engine: type[Engine]) -> list[Finding]:
+    """Findings against ``Engine.prefix_reuse`` and ``Engine.slots``."""
+    return [*_reuses(played, engine), *_slots(played, engine)]
+
+
+def _slots(played: Play, engine: type[Engine]) -> list[Finding]:
+    """A finding for each request that was in no slot, in another's, or in several."""
+    return [
+        Finding(
+            Verdict.PROTOCOL,
+            "protocol",
+            what,
+            schedule=played.schedule.name,
+            mode=trace.mode,
+            request_id=name,
+            expected=f"each request keeps one of the {engine.slots} slots to its end",
+            got=what,
+            cause="the engine's declaration `slots` does not fit what it does",
+        )
+        for trace in (played.traces if engine.slots else ())
+        for name, what in _misplaced(trace, engine.slots)
+    ]
+
+
+def _misplaced(trace: Trace, slots: int) -> Iterator[tuple[str, str]]:
+    """The first wrong slot of each request, in words."""
+    own: dict[str, int] = {}
+    said: set[str] = set()
+    for step in trace.steps:
+        for name, slot in step.rows.items():
+            if name in said:
+                continue
+            others = [other for other, there in step.rows.items() if there == slot]
+            kept = own.setdefault(name, slot)
+            if not 0 <= slot < slots:
+                what = f"{name} is in slot {slot}, of {slots}"
+            elif kept != slot:
+                what = f"{name} was in slot {kept} and is in slot {slot}"
+            elif len(others) > 1:
+                what = f"{' and '.join(sorted(others))} are in slot {slot}"
+            else:
+                continue
+            said.add(name)
+            yield name, what
+
+
+def _reuses(played: Play, engine: type[Engine]) -> list[Finding]:
     """A finding for each prefix that was reused against the rules of ``Engine.prefix_reuse``."""
     rules = engine.prefix_reuse
     if rules == PrefixReuse():

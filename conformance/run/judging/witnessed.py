@@ -16,7 +16,7 @@ from conformance.scenarios import Scenario, Witness
 WITNESS = "witness"
 """The check name of findings that a schedule did not reach its purpose."""
 _NOT_PLAYED = "not played: "
-_FEW = 2  # a server with fewer slots does not batch
+_FEW = 2  # an engine with fewer slots does not batch
 
 
 def missed(played: Play) -> list[Finding]:
@@ -66,8 +66,8 @@ def witnessed(
     for witness in scenario.witnesses:
         shown = tuple(p.schedule.name for p in plays if any(map(witness.seen, p.traces)))
         excuse = None if shown else _excuse(witness, schedules, engine, model, left_out)
-        if not shown and excuse is None and engine.elsewhere:
-            excuse = _narrow(witness, plays)
+        if not shown and excuse is None:
+            excuse = _narrow(witness, plays, engine)
         results.append(WitnessResult(witness.name, shown, excuse.reason if excuse else ""))
         if not shown and (excuse is None or excuse.unsupported):
             findings.append(_finding(scenario, witness, excuse))
@@ -109,8 +109,12 @@ def _excuse(
     return _Excuse(apart, unsupported=True) if apart else None
 
 
-def _narrow(witness: Witness, plays: Sequence[Play]) -> _Excuse | None:
-    """That a server has fewer slots than the witness needs, as far as others were seen to wait."""
+def _narrow(witness: Witness, plays: Sequence[Play], engine: type[Engine]) -> _Excuse | None:
+    """That there are fewer slots than the witness needs: declared, or as others wait."""
+    if _FEW <= engine.slots < witness.rows:
+        return _Excuse(f"the engine declares {engine.slots} slots")
+    if not engine.elsewhere:
+        return None
     steps = [step for play in plays for trace in play.traces for step in trace.steps]
     slots = max((len(step.in_stage(Stage.DECODE)) for step in steps), default=0)
     waited = any(step.in_stage(Stage.QUEUED) for step in steps)

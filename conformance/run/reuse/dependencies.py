@@ -101,9 +101,9 @@ def file_of(name: str) -> Path | None:
     if root is None:
         return None
     base = root.joinpath(*rest)
-    for path in (base / "__init__.py", base.with_name(f"{base.name}.py")):
-        if path.is_file():
-            return path
+    for path in (f"{base}{os.sep}__init__.py", f"{base}.py"):
+        if os.path.isfile(path):  # noqa: PTH113 - asked for every loaded module
+            return Path(path)
     return None
 
 
@@ -136,13 +136,18 @@ def _mapped(environment: Environment) -> Iterator[Path]:
 
 def _outside(file: str, environment: Environment) -> Iterator[Path]:
     """The file, or the archive that contains it; nothing if it is hashed anyway."""
-    path = Path(file)
-    if environment.covers(file) or environment.covers(str(path.resolve())):
+    if environment.covers(file) or environment.covers(_resolved(file)):
         return
+    path = Path(file)
     for place in (path, *path.parents):
         if place.is_file():  # otherwise it was temporary
             yield place
             return
+
+
+@functools.cache  # the same hundreds of files after each family
+def _resolved(file: str) -> str:
+    return str(Path(file).resolve())
 
 
 def _library(name: str) -> bool:

@@ -235,7 +235,7 @@ MARATHON = Scenario(
         seen.rows_together(20).shown_in("many"),
         seen.rows_together(257).shown_in("crowd"),
         Witness(
-            f"{_JOIN} rows that join at once", _joins, needs=seen.TOGETHER, shared=True
+            f"{_JOIN} rows that join at once", _joins, seen.TOGETHER, shared=True, rows=_JOIN
         ).shown_in("many"),
         replace_witness(seen.removed_from(Stage.DECODE, among=_JOIN), needs=_CANCELS).shown_in(
             "many"

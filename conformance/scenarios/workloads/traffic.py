@@ -24,10 +24,10 @@ from conformance.scenarios.workloads.mixing import (
 )
 
 _SMALL = Scale(
-    first=13, second=5, groups=(1, 3), longest=33, limits=(3, 12), lasting=30, emptied=True
+    first=13, second=5, groups=(1, 3), longest=33, limits=(3, 9), lasting=24, emptied=True
 )
 _LARGE = Scale(
-    first=29, second=5, groups=(10, 12), longest=40, limits=(7, 13), lasting=18, one_padded=True
+    first=29, second=5, groups=(10, 12), longest=40, limits=(5, 10), lasting=15, one_padded=True
 )
 # All at once: more than a function takes into one batch.
 _WHOLE = replace(_LARGE, second=13, one_padded=False)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Request, Schedule
+from conformance.core.schedule import Budget, Request, Schedule
 from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
@@ -21,8 +21,11 @@ from conformance.scenarios.workloads.mixing import Dress, Scale, draw_rows, stop
 _SCALE = Scale(
     first=14, second=6, groups=(2, 4), longest=97, limits=(5, 15), lasting=24, emptied=True
 )
+_BUDGETED = Scale(first=8, second=4, groups=(2, 3), longest=20, limits=(6, 12), lasting=16)
 # The first row, which decodes for long, has so many processors; each favours one token.
 _MANY, _PROCESSORS = 1, 35
+# Rows with a budget that reach its end, at least.
+_ENDED = 4
 
 
 def _traffic_options(brief: Brief) -> list[Schedule]:
@@ -31,6 +34,10 @@ def _traffic_options(brief: Brief) -> list[Schedule]:
     if Capability.DEFAULTS in brief.capabilities:
         given = replace(plain, sampler=SECOND, processors=(bias(brief, 0),))
         schedules.append(_mixed(brief, "own_and_default", 4, given))
+    if Capability.BUDGETS in brief.capabilities:
+        schedules.append(
+            _budgeted(brief, EngineOptions(prefill_batch_size=4, completion_batch_size=5))
+        )
     return schedules
 
 
@@ -41,6 +48,43 @@ def _mixed(brief: Brief, name: str, number: int, options: EngineOptions) -> Sche
         dresses.append(stopping(brief, choices, options))
     rows = draw_rows(brief, choices, _SCALE)
     return traffic(brief, choices, _SCALE, rows, *dresses, name=name, options=options)
+
+
+def _budgeted(brief: Brief, options: EngineOptions) -> Schedule:
+    choices = Seeded(brief.seed, 5)
+    rows = draw_rows(brief, choices, _BUDGETED)
+    dresses = (_choosing(brief, choices, options), _thinking(brief, choices, options))
+    return traffic(brief, choices, _BUDGETED, rows, *dresses, name="budgets", options=options)
+
+
+def _thinking(brief: Brief, choices: Choices, options: EngineOptions) -> Dress:
+    """Gives three of four rows a thinking budget, which ends with tokens that they never choose.
+
+    The row that joins first has none; a row's history, which its penalties count, has the forced
+    tokens.
+    """
+    low, high = brief.tokens
+    number = 0
+
+    def dress(request: Request, lasts: bool) -> Request:  # noqa: ARG001, FBT001 - see Dress
+        nonlocal number
+        number += 1
+        if number % 4 == 3 or request.max_tokens < 3:
+            return request
+        chosen = brief.solo(request, options).tokens
+        never = [token for token in range(low, high) if token not in chosen]
+        forced = [choices.pick(never) for _ in range(1 + number % 2)]
+        after = choices.integer(0, min(5, request.max_tokens - 3))
+        return replace(request, budget=Budget(after, tuple(forced)))
+
+    return dress
+
+
+def _forced(trace: Trace) -> bool:
+    """A row with a budget has the tokens that end its thinking, and goes on."""
+    budgets = {r.request_id: r.budget.forced for r in trace.schedule.requests if r.budget}
+    found = {name: trace.stream(name).tokens[:-1] for name in budgets}
+    return sum(budgets[name][-1] in tokens for name, tokens in found.items()) >= _ENDED
 
 
 def _choosing(brief: Brief, choices: Choices, options: EngineOptions) -> Dress:
@@ -88,6 +132,11 @@ TRAFFIC_OPTIONS = Scenario(
     (
         seen.rows_together(4),
         replace_witness(seen.late_join(), needs=frozenset({Capability.LATE_JOIN})),
-        Witness("rows with processors of four kinds", _differ),
+        Witness("rows with processors of four kinds", _differ).shown_in("own*"),
+        Witness(
+            "rows whose thinking is ended for them",
+            _forced,
+            needs=frozenset({Capability.BUDGETS}),
+        ).shown_in("budgets"),
     ),
 )

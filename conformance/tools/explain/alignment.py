@@ -74,8 +74,14 @@ class Alignment:
             self._drafted = step.output.drafted
         names = self._candidates(step)
         decoding = {row: name for name, row in step.rows.items()} if step is not None else {}
-        spans = self._fitting(tokens, names, decoding)
-        strange = self._unfitting(tokens, spans, step, decoding)
+        # An engine with fixed slots computes rows that belong to nobody, whatever is in them: then
+        # a decoding request is where the engine says that it is, and nowhere else.
+        if len(tokens) > len(names) and tokens.shape[1] == 1:
+            slots = {name: row for row, name in decoding.items() if row < len(tokens)}
+        else:
+            slots = {}
+        spans = self._fitting(tokens, names, decoding, slots)
+        strange = self._unfitting(tokens, spans, step, decoding, slotted=bool(slots))
         for span in spans:
             self.done[span.request_id] = span.position + span.count
             self._moved.add(span.request_id)
@@ -92,7 +98,11 @@ class Alignment:
         return tuple(name for name in live if name in self._sequences)
 
     def _fitting(
-        self, tokens: np.ndarray, names: Sequence[str], decoding: Mapping[int, str]
+        self,
+        tokens: np.ndarray,
+        names: Sequence[str],
+        decoding: Mapping[int, str],
+        slots: Mapping[str, int],
     ) -> tuple[Span, ...]:
         length = tokens.shape[1]
         found = []
@@ -100,6 +110,8 @@ class Alignment:
             for order, name in enumerate(names):
                 # Accepted drafts may be fed again, to the caches in their earlier state.
                 if name in self._moved and name in self._drafted:
+                    continue
+                if slots.get(name, row) != row:
                     continue
                 span = self._fit(tokens[row], row, name)
                 if span is not None:
@@ -147,6 +159,8 @@ class Alignment:
         spans: Sequence[Span],
         step: Step | None,
         decoding: Mapping[int, str],
+        *,
+        slotted: bool,
     ) -> tuple[Strange, ...]:
         """Rows whose tokens are not the next ones of any request, if their request is known."""
         if step is None:
@@ -157,7 +171,7 @@ class Alignment:
         if wrong := tuple(one for one in tried if one is not None):
             return wrong
         decodes = tokens.shape[1] == 1
-        if decodes and len(decoding) == len(tokens):
+        if slotted or (decodes and len(decoding) == len(tokens)):
             owners = {row: decoding[row] for row in rest if row in decoding}
         else:
             worked = [n for n in step.output.processed if n in self._sequences]

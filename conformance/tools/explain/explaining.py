@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from conformance.core.engine import Engine
 from conformance.core.errors import ConformanceError
 from conformance.core.failures import failure_of
 from conformance.core.faults.traits import traits
-from conformance.core.verdict import CaseId, CaseResult, Finding
+from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.reference.subject import Around, Subject
 from conformance.report.explanation import (
     Explanation,
@@ -25,6 +26,7 @@ from conformance.report.explanation import (
     StepError,
     Where,
 )
+from conformance.report.message import worst_of
 from conformance.run.diagnosis import MODEL, conclusion, opinions
 from conformance.run.judging.judge import brief_for
 from conformance.run.odd_one_out import by_number_of_rows
@@ -107,11 +109,12 @@ def explain(
     begun = begin(session, case, around=around, baseline=baseline, schedule=schedule)
     failing = begun.failing
     found, suffices = ingredients(failing)
+    said = _said(failing, baseline)
     return Explanation(
         case=str(case),
         schedule=failing.schedule.name,
-        verdict=failing.finding.verdict.value,
-        what=failing.finding.what,
+        verdict=said.verdict.value,
+        what=said.what,
         where=begun.where,
         entry=begun.entry,
         ingredients=(*found, *_dtype(session, failing, around)),
@@ -161,6 +164,19 @@ def _failing(
         )
         raise ConformanceError(f"{case}: {its}, so there is nothing to explain")
     return Failing(case, subject, engine, scenario, *chosen)
+
+
+def _said(failing: Failing, baseline: CaseResult | None) -> Finding:
+    """The schedule's worst finding, as a run says it.
+
+    The finding by which it was chosen is only the first: a forced run comes before a free run.
+    """
+    try:
+        every = failing.whole().findings
+    except ConformanceError:
+        return failing.finding
+    new = new_findings(baseline, every) if baseline is not None else every
+    return worst_of(list(filter(accuses, new))) or failing.finding
 
 
 def _aside(failing: Failing, baseline: CaseResult | None) -> frozenset[str]:
@@ -236,11 +252,17 @@ def _apart(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     return found
 
 
+def _verdict_on(failing: Failing, engine: type[Engine]) -> Verdict:
+    try:
+        return failing.whole(engine).verdict
+    except ConformanceError:
+        return Verdict.UNSUPPORTED
+
+
 def _opinion(session: Session, failing: Failing) -> str:
     engines = session.registry.engines
     verdicts = {
-        name: failing.verdict(failing.schedule, engines[name])
-        for name in opinions(session, failing.case)
+        name: _verdict_on(failing, engines[name]) for name in opinions(session, failing.case)
     }
     text = conclusion(verdicts)
     if text.startswith(MODEL):

@@ -20,7 +20,7 @@ from conformance.core.schedule import Arrival, Request, Schedule, Trigger
 from conformance.core.verdict import CaseId, Finding, Verdict
 from conformance.reference.subject import Subject
 from conformance.report.explanation import Ingredient, Needed
-from conformance.run.judging.judge import judge_batched
+from conformance.run.judging.judge import Outcome, Until, judge_batched
 from conformance.scenarios import Scenario
 
 Change = Callable[[Schedule], Schedule]
@@ -222,6 +222,10 @@ def accuses(finding: Finding) -> bool:
     return fails(finding.verdict)
 
 
+def _accused(found: Sequence[Finding]) -> bool:
+    return any(map(accuses, found))
+
+
 @dataclass(frozen=True)
 class Failing:
     """A failing schedule with everything needed to run it again."""
@@ -233,25 +237,30 @@ class Failing:
     schedule: Schedule
     finding: Finding
 
-    def verdict(self, schedule: Schedule, engine: type[Engine] | None = None) -> Verdict:
-        """The verdict on another schedule, or on this one with another engine; without witnesses.
+    def verdict(self, schedule: Schedule) -> Verdict:
+        """The verdict on another schedule, without witnesses.
 
         The run stops at the first accusing finding. ``UNSUPPORTED`` is also the verdict if the
         changed schedule cannot be run.
         """
-        bare = dataclasses.replace(self.scenario, witnesses=())
-        chosen = engine or self.engine
         try:
-            outcome = judge_batched(
-                self.subject,
-                chosen,
-                bare,
-                [schedule],
-                until=lambda found: any(accuses(finding) for finding in found),
-            )
+            return self._judged(schedule, self.engine, until=_accused).verdict
         except ConformanceError:
             return Verdict.UNSUPPORTED
-        return outcome.verdict
+
+    def whole(self, engine: type[Engine] | None = None) -> Outcome:
+        """The outcome of the schedule as a run judges it: in all its modes, without witnesses.
+
+        Raises:
+            ConformanceError: the engine cannot run it.
+        """
+        return self._judged(self.schedule, engine or self.engine)
+
+    def _judged(
+        self, schedule: Schedule, engine: type[Engine], until: Until | None = None
+    ) -> Outcome:
+        bare = dataclasses.replace(self.scenario, witnesses=())
+        return judge_batched(self.subject, engine, bare, [schedule], until=until)
 
 
 def ingredients(failing: Failing) -> tuple[tuple[Ingredient, ...], bool | None]:

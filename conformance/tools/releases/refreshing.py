@@ -14,6 +14,7 @@ import msgspec
 
 from conformance.checks.expectations.defects import groups
 from conformance.checks.expectations.entries import Defect, code_of
+from conformance.checks.expectations.lock import PlayedLock
 from conformance.checks.expectations.rules import CHANGED
 from conformance.core.upstream_functions import places
 from conformance.core.verdict import CaseResult, Verdict
@@ -21,6 +22,9 @@ from conformance.report.cascades import Cascade, Explanations, cascades
 from conformance.report.message import broken_rules, changed_defects
 from conformance.tools.releases.changed_code import Code, Touched
 from conformance.tools.releases.pins import Release
+
+OWN_SCHEDULE = "its own schedule"
+"""How a case is marked in which an entry's own small schedule was run."""
 
 
 class Fate(enum.StrEnum):
@@ -58,6 +62,7 @@ class Refreshed:
         new: unexpected failures that look like no known defect, by cause.
         lacking: families whose model the release does not have or cannot load.
         cases: the number of cases that ran.
+        locked: what the entries' own schedules of an earlier release showed.
     """
 
     release: Release
@@ -68,6 +73,7 @@ class Refreshed:
     lacking: tuple[str, ...]
     cases: int
     problem: str = ""
+    locked: tuple[PlayedLock, ...] = ()
 
     def of(self, fate: Fate) -> tuple[tuple[Sorted, ...], ...]:
         """The entries with that fate, those of one defect together."""
@@ -97,6 +103,7 @@ def refreshed(
     order: Sequence[str] = (),
     explanations: Explanations | None = None,
     problem: str = "",
+    locked: Sequence[PlayedLock] = (),
 ) -> Refreshed:
     """Sort the entries about a library by the results of one of its releases.
 
@@ -106,6 +113,7 @@ def refreshed(
         results: of the touched families, judged there with these entries.
         order: of the ladder.
         problem: why results are missing.
+        locked: what the entries' own schedules of an earlier release showed there.
     """
     own = [entry for entry in entries if entry.package == release.library]
     unloaded = _unloaded(results)
@@ -115,11 +123,12 @@ def refreshed(
         release=release,
         before=before,
         touched=touched,
-        entries=tuple(_sorted(entry, code, seen) for entry in own),
+        entries=tuple(_sorted(entry, code, seen, locked) for entry in own),
         new=cascades(news, order, explanations),
         lacking=tuple(dict.fromkeys((*touched.lacking, *unloaded))),
         cases=len(results),
         problem=problem,
+        locked=tuple(locked),
     )
 
 
@@ -142,7 +151,9 @@ def _old(result: CaseResult) -> bool:
     return bool(changed_defects(result)) or result.verdict.good
 
 
-def _sorted(entry: Defect, code: Code, results: Sequence[CaseResult]) -> Sorted:
+def _sorted(
+    entry: Defect, code: Code, results: Sequence[CaseResult], locked: Sequence[PlayedLock]
+) -> Sorted:
     changed = tuple(
         str(place)
         for place in places(entry.where)
@@ -151,7 +162,17 @@ def _sorted(entry: Defect, code: Code, results: Sequence[CaseResult]) -> Sorted:
     about = [result for result in results if _about(entry, result)]
     wrong = tuple(result.case for result in about if _shows(entry, result))
     right = tuple(result.case for result in about if _proves_absence(entry, result))
-    return Sorted(entry, _fate(entry, changed, right, wrong), changed, right, wrong)
+    small = [one for one in locked if one.entry == entry.id]
+    small = [one for one in small if one.verdict is not Verdict.UNSUPPORTED]
+    wrong += tuple(_small_text(one) for one in small if not one.verdict.good)
+    right += tuple(_small_text(one) for one in small if one.verdict.good)
+    other = changed or tuple(one.case for one in small if not one.shows)
+    return Sorted(entry, _fate(entry, other, right, wrong), changed, right, wrong)
+
+
+def _small_text(one: PlayedLock) -> str:
+    now = "" if one.shows or one.verdict.good else f" is {one.verdict}, was {one.locked}"
+    return f"{one.case} ({OWN_SCHEDULE}{now})"
 
 
 def _fate(
@@ -172,7 +193,7 @@ def _about(entry: Defect, result: CaseResult) -> bool:
 def _shows(entry: Defect, result: CaseResult) -> bool:
     """Whether the case shows the defect, or fails like it where its function changed."""
     if result.verdict.good:
-        return False
+        return result.mended is not None and entry.id in result.mended.shown
     named = entry.id in (result.known or "").split(", ") and not broken_rules(result)
     like = f"{CHANGED} {entry.id}, "
     return named or any(rule.startswith(like) for rule in changed_defects(result))

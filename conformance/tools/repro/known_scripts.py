@@ -22,7 +22,7 @@ from conformance.tools.repro.found import Reduction
 from conformance.tools.repro.refusing import Reason
 from conformance.tools.repro.script import fits
 from conformance.tools.repro.search import Wanted, find, gathered, with_plain_config
-from conformance.tools.repro.trying import Tried, shown_by
+from conformance.tools.repro.trying import Tried, shown_by, symptom_line
 
 # How many cases of an entry are tried, and for how many seconds each is shrunk.
 _CASES, _SECONDS = 3, 6.0
@@ -114,7 +114,7 @@ def _again(
     except ConformanceError:  # on another release a search may find another case
         return None
     return msgspec.structs.replace(
-        before, lines=text.count("\n"), said=_symptom_line(tried.output), script=text
+        before, lines=text.count("\n"), said=symptom_line(tried.output), script=text
     )
 
 
@@ -177,22 +177,10 @@ def _made(session: Session, case: CaseId, entry: Defect, python: str) -> KnownSc
         schedule=found.schedule.name,
         requests=len(found.requests),
         lines=text.count("\n"),
-        said=_symptom_line(tried.output),
+        said=symptom_line(tried.output),
         script=text,
         reduction=found.reduction,
     )
-
-
-def _symptom_line(output: str) -> str:
-    """The most informative line of the output: the largest difference, or the error."""
-    lines = output.splitlines()[:-1]
-    return max(lines, key=lambda line: ("Error" in line, _nats(line)), default="")
-
-
-def _nats(line: str) -> float:
-    words = line.split()
-    number = words[-3] if line.endswith("nats apart") else "0"
-    return float("inf") if number == "nan" else float(number)
 
 
 TABLE = "table.jsonl"

@@ -106,6 +106,7 @@ def _unsupported(found: Found) -> dict[str, bool]:
         "the engine's own sampler or processors": schedule.options.sampler is not None
         or bool(schedule.options.processors),
         "samplers": any(r.sampler for r in requests),
+        "thinking budgets": any(r.budget for r in requests),
         "logits processors": any(one.kind != "library" for one in processors)
         or bool(processors and found.library == "mlx_lm"),
         "stop sequences": any(r.stop for r in requests),

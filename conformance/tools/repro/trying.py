@@ -14,6 +14,7 @@ from conformance.core.processes import run_to_end
 from conformance.tools.repro.found import Found
 from conformance.tools.repro.refusing import Reason
 from conformance.tools.repro.script import write_scripts
+from conformance.tools.repro.template_values import docstring
 
 _SECONDS = 120
 
@@ -53,9 +54,34 @@ def shown_by(
     for text in write_scripts(found, unittest=unittest):
         tries.append(try_script(text, python=python, plugin=found.driven is not None))
         if tries[-1].shows(mark):
-            return text, tries[-1]
+            return with_own_numbers(text, found, tries[-1]), tries[-1]
     message = f"the script does not show it, it ended with: {tries[0].last}"
     raise NoScriptError(f"{found.case}: {message}", Reason.DRAWN)
+
+
+def with_own_numbers(text: str, found: Found, ended: Tried) -> str:
+    """The script with what it printed itself in its docstring, in place of the case's finding.
+
+    The script's weights are others than the case's, so its numbers are, too. The text of a known
+    defect stays.
+    """
+    said = symptom_line(ended.output)
+    if found.text != f"{found.symptom.what}." or not said:
+        return text
+    own = docstring(found, f"It prints: {said}.")
+    return text.replace(docstring(found, found.text), own, 1)
+
+
+def symptom_line(output: str) -> str:
+    """The most informative line of the output: the largest difference, or the error."""
+    lines = output.splitlines()[:-1]
+    return max(lines, key=lambda line: ("Error" in line, _nats(line)), default="")
+
+
+def _nats(line: str) -> float:
+    words = line.split()
+    number = words[-3] if line.endswith("nats apart") else "0"
+    return float("inf") if number == "nan" else float(number)
 
 
 def try_script(text: str, *, python: str = sys.executable, plugin: bool = False) -> Tried:

@@ -68,6 +68,8 @@ def _of_schedule(schedule: Schedule) -> str:
 
 
 def _of_request(request: Request) -> str:
+    if request.budget is not None:
+        return "a thinking budget forces tokens by the library's own rule"
     if request.sampler is not None and not _greedy(request.sampler):
         return f"its sampler ({request.sampler.kind}) draws with the library's random numbers"
     return ""

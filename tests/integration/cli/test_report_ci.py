@@ -251,3 +251,38 @@ def test_what_work_costs_is_written_between_the_marks_of_its_table(report, files
     assert done.exit_code == 2
     assert "--costs: none of the results counts what work costs" in done.stderr
     assert not (tmp_path / "none.md").exists()
+
+
+# The status site takes files of any runs ---------------------------------------------------------
+
+
+def test_a_status_site_of_several_releases(report, files, tmp_path):
+    older = [
+        msgspec.structs.replace(result("broken", name), versions={"toy": "1.2.2"})
+        for name in SCENARIOS
+    ]
+    write_run(tmp_path / "older.jsonl", older)
+    done = report("older.jsonl", "all.jsonl", "1.jsonl", "--site", "status")
+    assert done.exit_code == 0, done.output
+    assert done.stdout == "2 pages: status/index.html\n"
+    about = json.loads((tmp_path / "status" / "report.json").read_text())
+    assert about["engines"] == {"toy": ["1.2.2", "1.2.3"]}
+
+
+def test_in_a_status_site_an_entry_explains_what_was_judged_without_entries(
+    report, files, tmp_path
+):
+    for family, colour in (("calm", "red"), ("broken", "green")):
+        known(tmp_path, "padding", family, "diverged")
+        done = report("all.jsonl", "--site", "status", "--expectations", "known")
+        assert done.exit_code == 0, done.output
+        found = json.loads((tmp_path / "status" / "badges" / "toy.json").read_text())
+        assert found["color"] == colour
+        (tmp_path / "known").rename(tmp_path / f"known-{family}")
+
+
+def test_a_status_site_and_what_is_about_one_run_are_two_commands(report, files, tmp_path):
+    done = report("all.jsonl", "--site", "status", "--junit", "j.xml")
+    assert done.exit_code == 2
+    assert "--junit about one" in done.output
+    assert not (tmp_path / "status").exists()

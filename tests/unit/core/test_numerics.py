@@ -301,3 +301,12 @@ def test_two_noises_show_what_either_shows():
     both = envelope(3.0, 1.0, 9.0, few=True).wider_by(envelope(2.0, 4.0))
     assert both.top.tolist() == both.full.tolist() == [3.0, 4.0]
     assert both.usual
+
+
+def test_the_typical_noise_is_the_median_of_all_steps_of_other_rows_and_of_few_runs():
+    one = Envelope(np.float32([1, 9]), np.float32([2, 2]), 0.1)
+    other = Envelope(np.float32([3]), np.float32([8]), 0.2)
+    found = numerics.typical_envelope(4, [one, other])
+    assert found.top.tolist() == [3.0] * 4
+    assert found.full.tolist() == [2.0] * 4
+    assert (found.floor, found.few, found.usual) == (0.2, True, False)

@@ -21,6 +21,7 @@ from conformance.plugins.mlx_lm.plugin import FAMILIES
 from conformance.plugins.servers.mlx_lm_server import MlxLmServer
 from conformance.plugins.servers.mlx_vlm_server import MlxVlmServer
 from conformance.run.field_coverage import known_fields, new_fields
+from conformance.scenarios.marker_styles import STYLES
 
 FAMILY = load_family(FAMILIES / "llama.json")
 
@@ -129,3 +130,12 @@ def test_what_a_server_would_be_asked_is_recorded():
     assert values(found, "adapters")[3] == "'FOLDER/adapter2'"
     assert values(found, "--decode-concurrency") == ["'3'"]
     assert values(found, "--draft-model") == [left_out]
+
+
+def test_nothing_is_read_of_a_folder_that_only_a_started_server_writes():
+    schedule = Schedule(
+        "s", (Arrival((request("a"),)),), options=EngineOptions(markers=next(iter(STYLES)))
+    )
+    origin = Origin(None, FAMILY, "float32", 0, lambda folder: None)
+    (name,) = values(MlxLmServer.passed(origin, schedule), "model")
+    assert name.startswith("'FOLDER/of_")

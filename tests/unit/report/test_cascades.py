@@ -49,6 +49,20 @@ def test_what_looks_otherwise_is_another_finding_the_lowest_rung_first(result, f
     assert grouped(found) == [(("a",), ["ragged"]), (("a",), ["early_finish"])]
 
 
+def test_what_does_not_build_on_another_scenario_is_a_finding_of_its_own(result, finding):
+    order = (*LADDER, "quantized", "traffic_quantized", "served_together", "served_options")
+
+    def found(*scenarios):
+        bad = [wrong(result, finding, "a", scenario) for scenario in scenarios]
+        return [[r.scenario for r in one.cases] for one in cascades(bad, order)]
+
+    assert found("served_options", "served_leaves") == [["served_options"], ["served_leaves"]]
+    assert found("samplers", "quantized") == [["samplers"], ["quantized"]]
+    assert found("quantized", "traffic_quantized") == [["quantized", "traffic_quantized"]]
+    assert found("served_together", "served_options") == [["served_together", "served_options"]]
+    assert found("served_mine", "served_yours") == [["served_mine", "served_yours"]]
+
+
 def test_exceptions_are_alike_if_one_file_raises_one_class(result, finding):
     def crash(scenario, error, frame):
         what = f"the engine raised {error} [{frame}:{len(scenario)}, in step 0]"

@@ -1,9 +1,12 @@
 """The known defects as text."""
 
+import dataclasses
 import json
+from dataclasses import replace
 
 from defects_by_hand import entry, known
 
+from conformance.core.issue_script import MODEL, IssueScript
 from conformance.core.verdict import Verdict
 from conformance.report.defects_text import (
     as_dict,
@@ -37,12 +40,17 @@ def test_the_list_has_each_with_its_kind_its_reach_and_what_a_user_suffers():
 
 def test_an_issue_has_facts_alone_in_the_order_of_a_report():
     (one,) = known(entry(suffers=SAYS))
-    title, release, see, cause, right = issue_brief(one, "0.32.2").split("\n\n")
+    script = IssueScript("import sys\nsys.exit(1)\n", "mlx-lm 0.32.2", "one, two")
+    title, release, code, prints, output, cause, right = issue_brief(one, script).split("\n\n")
     assert title == f"# {SAYS.rstrip('.')}"
     assert release == f"mlx-lm 0.32.2; releases with it: `{one.versions}`."
-    assert see.startswith("To see it, run the attached script, which needs only mlx and mlx-lm.")
+    assert code == "```python\nimport sys\nsys.exit(1)\n```"
+    assert prints == "It exits with 1 as long as this is so. It prints:"
+    assert output == "```text\none, two\n```"
     assert cause == f"**Cause** (`{one.where[0]}`): {one.why}"
     assert right == ("**Right would be**: " + one.mend if one.mend else "No repair was tried.")
+    served = dataclasses.replace(script, script="# python -m mlx_vlm.server --model MODEL\n")
+    assert f"It prints, of a server with {MODEL}:" in issue_brief(one, served)
 
 
 def test_one_in_full_has_everything_and_how_to_show_it():
@@ -57,6 +65,7 @@ def test_one_in_full_has_everything_and_how_to_show_it():
         "  scenarios:  ragged, staggered",
         f"  where:      {one.where[0]}",
         "  cause:      The state is taken at the padded end. The row ends before it.",
+        "  needs:      no schedule of its own is stored",
         "  script:     conformance repro lost-state",
         "  mend:       The state is the row's own.",
         "  issue:      conformance repro lost-state --issue",
@@ -99,3 +108,13 @@ def test_as_json_it_has_the_same_in_fields():
 
 def test_a_title_has_each_package_with_its_release():
     assert title_of({"a": "1", "b": "2"}) == "a 1 and b 2"
+
+
+def test_what_its_own_schedules_need_is_said_with_the_command_that_runs_them():
+    (one,) = known(entry(suffers=SAYS))
+    needs = {"mamba": "2 requests", "jamba": "2 requests", "rwkv": "1 request, media"}
+    text = defect_text(replace(one, needs=needs), one.id, width=100)
+    assert "  needs:      2 requests (in mamba, jamba); 1 request, media (in rwkv)\n" in text
+    assert "  run it:     conformance known lock lost-state\n" in text
+    assert as_dict(replace(one, needs=needs))["lock"] == "conformance known lock lost-state"
+    assert as_dict(one)["lock"] == ""

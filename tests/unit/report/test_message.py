@@ -81,6 +81,8 @@ def test_a_broken_rule_is_reported_beside_the_finding(result, finding):
     bad = result(verdict=Verdict.NAN, known="x", evidence=(rule, finding(Verdict.NAN)))
     _, reported = parts(failure_message(bad))
     assert reported["what"] == "the token differs; expectation x: wants drift, got nan"
+    twice = result(verdict=Verdict.NAN, known="x", evidence=(rule, finding(Verdict.NAN), rule))
+    assert parts(failure_message(twice))[1]["what"] == reported["what"]
 
 
 def test_further_lines_of_a_text_stay_under_the_first(result, finding):

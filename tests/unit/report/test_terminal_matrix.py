@@ -15,6 +15,7 @@ from conformance.report.terminal_matrix import (
     legend_text,
     letters_for,
     matrix_text,
+    stair_lines,
     style_of,
 )
 from conformance.scenarios import LADDER
@@ -43,10 +44,32 @@ def test_no_line_is_longer_than_the_terminal_and_no_cell_is_lost(result, width):
     )
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+@pytest.mark.parametrize("count", [20, 38])
+def test_no_name_of_the_ladder_is_broken_where_it_has_no_room_above_its_column(
+    result, width, count
+):
+    scenarios = [scenario.name for scenario in LADDER][:count]
+    found = matrices([result(f"engine/llama/{name}/float32/0") for name in scenarios], scenarios)[0]
+    lines = matrix_text(found, width).plain.splitlines()
+    assert max(map(len, lines)) <= width
+    rows = [index for index, line in enumerate(lines) if line.startswith("  llama")]
+    seen, above = [], 0
+    for row in rows:
+        head = lines[above + 1 : row]
+        for column in (i for i, glyph in enumerate(lines[row]) if glyph == "."):
+            over = [line[column] if column < len(line) else " " for line in head]
+            own = max(n for n, letter in enumerate(over) if letter not in " |")
+            seen.append(head[own][: column + 1].split()[-1])
+            assert set(over[own + 1 :]) <= {"|"}, "only a line leads from a name to its column"
+        above = row
+    assert seen == scenarios
+
+
+@pytest.mark.parametrize("width", [36, 39])
 @pytest.mark.parametrize("scenarios", [SCENARIOS, [scenario.name for scenario in LADDER]])
 def test_each_column_has_its_name_above_it_in_six_lines_at_most(result, width, scenarios):
-    found = matrices([result(f"engine/llama/{name}/float32/0") for name in scenarios], scenarios)[0]
+    found = matrices([result(f"e/llama/{name}/float32/0") for name in scenarios], scenarios)[0]
     lines = matrix_text(found, width).plain.splitlines()
     rows = [index for index, line in enumerate(lines) if line.startswith("  llama")]
     names, above = [], 0
@@ -66,9 +89,16 @@ def test_each_column_has_its_name_above_it_in_six_lines_at_most(result, width, s
 def test_a_name_that_is_cut_is_below_in_full(result):
     long = "a_scenario_of_somebody_with_a_long_name"
     found = matrices([result(f"e/llama/{name}/float32/0") for name in (long, *SCENARIOS)])[0]
-    text = matrix_text(found, 80).plain
-    assert text.splitlines()[-1] == f"  in full: {long}"
+    assert matrix_text(found, 60).plain.splitlines()[-1] == f"  in full: {long}"
     assert "in full" not in matrix_text(matrix_of(result, ["llama"]), 80).plain
+
+
+def test_names_on_lines_of_their_own_end_above_their_columns():
+    assert list(stair_lines(["repeat", "late_join", "wide"], 8)) == [
+        "           wide",
+        "   late_join  |",
+        "   repeat  |  |",
+    ]
 
 
 def test_a_wide_terminal_has_one_block(result):

@@ -1,11 +1,13 @@
 """Plays schedules: when things fire, what is recorded, how a run ends."""
 
 import threading
+from typing import ClassVar
 
 import pytest
 from miniatures.library import ToyLibrary
 from miniatures.model import ToyModel
 from miniatures.right import ContinuousBatching
+from miniatures.slots import FixedSlots
 
 from conformance.core.engine import Engine
 from conformance.core.engine_options import EngineOptions
@@ -364,3 +366,64 @@ def test_all_runs_on_another_thread_share_it():
         run(asked, Watched)
         threads.append(Watched.last.thread)
     assert threads[0] is threads[1]
+
+
+# An engine with a fixed number of slots -----------------------------------------------------------
+
+
+class Recorded(FixedSlots):
+    """Keeps the calls that it gets."""
+
+    calls: ClassVar[list] = []
+
+    def insert(self, submissions):
+        self.calls.append(("insert", *(s.request.request_id for s in submissions)))
+        super().insert(submissions)
+
+    def remove(self, request_ids):
+        self.calls.append(("remove", *request_ids))
+        super().remove(request_ids)
+
+
+def slotted(schedule):
+    Recorded.calls.clear()
+    return run(schedule, Recorded), list(Recorded.calls)
+
+
+def names(*numbers):
+    return [f"r{number}" for number in numbers]
+
+
+def test_requests_without_a_slot_wait_in_the_runner_and_are_inserted_in_their_order():
+    rows = [Request(f"r{i}", (1 + i, 2), 1 + i % 4) for i in range(7)]
+    trace, calls = slotted(schedule(Arrival(tuple(rows))))
+    assert calls[0] == ("insert", *names(0, 1, 2, 3))
+    later = [name for _, *given in calls[1:] for name in given]
+    assert later == names(4, 5, 6)
+    assert trace.failure is None
+    assert all(trace.stream(row.request_id).finish_reason for row in rows)
+    assert trace.steps[0].stages["r6"] is Stage.QUEUED
+    assert max(len(step.rows) for step in trace.steps) == FixedSlots.slots
+
+
+def test_a_schedule_with_fewer_slots_has_those():
+    rows = tuple(Request(f"r{i}", (1 + i, 2), 3) for i in range(4))
+    options = EngineOptions(completion_batch_size=2)
+    trace, calls = slotted(schedule(Arrival(rows), options=options))
+    assert calls == [("insert", *names(0, 1)), ("insert", *names(2, 3))]
+    assert trace.failure is None
+
+
+def test_a_request_that_is_removed_while_it_waits_never_reaches_the_engine():
+    rows = tuple(Request(f"r{i}", (1 + i, 2), 3) for i in range(7))
+    removals = (
+        Removal(("r5",), Trigger(count=1)),
+        Removal(("r4", "r0"), Trigger("r0", Stage.DECODE, 1)),
+    )
+    trace, calls = slotted(schedule(Arrival(rows), removals=removals))
+    assert trace.failure is None
+    assert ("remove", "r0") in calls
+    inserted = [name for what, *given in calls if what == "insert" for name in given]
+    assert inserted == names(0, 1, 2, 3, 6)
+    gone = {n: at for step in trace.steps for n, at in step.removed_from.items()}
+    assert gone == {"r5": Stage.QUEUED, "r4": Stage.QUEUED, "r0": Stage.DECODE}

@@ -30,9 +30,7 @@ DECLARED = (Capability.TOGETHER, Capability.CANCEL, Capability.STOP)
 
 def test_a_capability_that_no_schedule_asks_for_is_named():
     (sentence,) = said(registry(DECLARED, "ragged", "cancelled"))
-    assert sentence == (
-        "mine declares stop: no schedule that was played used that, so nothing is proven of it"
-    )
+    assert sentence == ("mine: unproven, as no schedule used it: stop")
 
 
 def test_all_that_the_ladder_uses_is_not():

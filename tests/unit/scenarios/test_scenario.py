@@ -77,6 +77,7 @@ same_processors = changed(
     lambda r: replace(r, processors=(Processor("library", {"presence_penalty": 0.5}),))
 )
 without_stops = changed(lambda r: replace(r, stop=()))
+without_budgets = changed(lambda r: replace(r, budget=None))
 
 
 def pool(**options):
@@ -288,6 +289,7 @@ PROOFS = {
     | {
         "4 rows in one decode call": ONE_BY_ONE,
         "rows with processors of four kinds": Fake(schedules=same_processors),
+        "rows whose thinking is ended for them": Fake(schedules=without_budgets),
     },
     "marathon": {
         "a very long row beside two others": ONE_BY_ONE,

@@ -16,6 +16,7 @@ from conformance.app.cli.lazy_group import LazyGroup
     package=__name__,
     sections={
         "Commands": {
+            "lock": "Play or search the smallest schedule of each.",
             "refresh": "Sort the known defects by what a new release shows.",
         }
     },

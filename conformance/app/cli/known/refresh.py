@@ -8,6 +8,7 @@ import importlib.util
 import json
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -21,10 +22,18 @@ from conformance.app.cli.release_options import release_options
 from conformance.app.cli.release_runner import Runner, environments
 from conformance.checks.expectations import load_expectations
 from conformance.checks.expectations.loading import OWN
+from conformance.checks.expectations.lock import (
+    PlayedLock,
+    lock_file,
+    newest_lock,
+    read_lock,
+    write_lock,
+)
 from conformance.core.errors import ReleaseError
 from conformance.core.family import Family
 from conformance.core.library_source import source_of, versions_of
 from conformance.core.output_files import write_whole
+from conformance.core.user_files import typed_json
 from conformance.report import duration
 from conformance.report.cascades import Explanations
 from conformance.report.jsonl import write_lines
@@ -41,6 +50,7 @@ from conformance.tools.releases.shown_in import SHOWN, with_release
 
 _EXPLAINED = 5
 _EXPLAIN_SECONDS = 60.0
+_LOCK_SECONDS = 600.0
 
 
 @click.command("refresh")
@@ -171,6 +181,7 @@ def _sorted(
         results=column.results,
         order=tuple(registry.scenarios),
         problem=column.problem,
+        locked=_locked(environment, found.families),
     )
     first = sort()
     return sort(explanations=_explained(environment, first)) if first.new else first
@@ -225,8 +236,31 @@ def _explained(environment: Environment, found: Refreshed) -> Explanations:
         return read_explanations(Path(folder))
 
 
+def _locked(environment: Environment, families: Sequence[str]) -> tuple[PlayedLock, ...]:
+    """What the stored schedules of these families show with the release."""
+    if not families:
+        return ()
+    with tempfile.TemporaryDirectory(prefix="conformance-known-") as folder:
+        into = Path(folder) / "lock.json"
+        words = ["known", "lock", "--json", str(into), "--jobs", "1"]
+        named = [word for family in families for word in ("--family", family)]
+        done = environment.run(["-m", "conformance", *words, *named], _LOCK_SECONDS)
+        if not into.is_file():
+            say(f"the stored schedules were not run: exit code {done.code}", err=True)
+            return ()
+        return typed_json(into.read_bytes(), tuple[PlayedLock, ...], str(into), ReleaseError)
+
+
 def _write(found: Refreshed) -> None:
     path = OWN / SHOWN
     text = json.dumps(with_release(path, found), indent=1, sort_keys=True) + "\n"
     write_whole(path, text)
     say(f"{path}: written", err=True)
+    release = found.release
+    older = newest_lock(OWN, release.library, release.version)
+    own = lock_file(OWN, release.library, release.version)
+    shown = {one.place for one in found.locked if one.shows}
+    if older is not None and shown:
+        lines = [line for line in read_lock(older) if line.place in shown]
+        write_lock(own, [*read_lock(own), *lines])
+        say(f"{own}: written", err=True)

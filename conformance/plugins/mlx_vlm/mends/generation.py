@@ -205,6 +205,22 @@ def processors_see_the_prefix(hits: Hits) -> Patch:
     return after(compat.generation().PromptProcessingBatch, "__init__", made)
 
 
+@mend("logprob-of-the-token-replaced")
+def forced_tokens_have_their_own_logprob(hits: Hits) -> Patch:
+    """A token that a thinking budget forces is reported with its own logprob, if that is known."""
+
+    def found(responses: Any, batch: Any) -> Any:
+        if batch.thinking_budget_criteria and batch._next_top_idx is not None:
+            likely = batch._next_top_idx == batch._next_tokens[:, None]  # [rows, vocab]
+            own = mx.where(likely, batch._next_top_lp, 0.0).sum(axis=-1)
+            own = mx.where(likely.any(axis=-1), own, batch._next_lps)
+            hits.hit_if((own != batch._next_lps).any().item())
+            batch._next_lps = own
+        return responses
+
+    return after(compat.generation().GenerationBatch, "next", found)
+
+
 @mend("drafted-tokens-without-logprob")
 def what_is_not_computed_is_not_said(hits: Hits) -> Patch:
     """Nothing is said of the probability of tokens of a draft, as it is not computed."""

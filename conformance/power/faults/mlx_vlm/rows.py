@@ -355,3 +355,41 @@ def stop_within_a_draft_missed(hits: Hits) -> Patch:
         return found
 
     return wrap(part("generate.ar").SpeculativeGenerationBatch, "_finish_reason", reason)
+
+
+_budget = partial(
+    _list,
+    source="no report: lists of budgets are kept beside those of rows",
+    kills=("traffic_options/budgets",),
+)
+
+
+@_budget("G11.budgets-of-the-first-rows")
+def budgets_of_the_first_rows(hits: Hits) -> Patch:
+    """When rows leave, those that stay have the thinking budgets of the first rows."""
+
+    def leave(right: Right, batch: Any, keep: Any) -> None:
+        held = list(batch.thinking_budget_criteria)
+        right(batch, keep)
+        first = held[: len(keep)]
+        hits.hit_if(
+            any(
+                one is not own
+                for one, own in zip(first, batch.thinking_budget_criteria, strict=True)
+            )
+        )
+        batch.thinking_budget_criteria = first
+
+    return wrap(batch_class(), "filter", leave)
+
+
+@_budget("G11.no-budgets-of-rows-that-join")
+def no_budgets_of_rows_that_join(hits: Hits) -> Patch:
+    """Rows that join others lose their thinking budgets."""
+
+    def join(self: Any, other: Any) -> None:
+        if self.uids:
+            hits.hit_if(any(other.thinking_budget_criteria))
+            other.thinking_budget_criteria = [None] * len(other.uids)
+
+    return before(batch_class(), "extend", join)

@@ -57,12 +57,12 @@ def test_json_has_a_line_for_each_property(tmp_path):
 
 def test_what_is_asked_for_and_not_tried_is_named(monkeypatch):
     """A module that cannot be imported leaves the others; a lost library of a glob is named."""
-    module = "conformance.power.properties.mlx_vlm.budgets"
+    module = "conformance.power.properties.mlx_vlm.models.sparse"
     monkeypatch.setitem(sys.modules, module, None)
     done = call("--library", "mlx_vlm", "--property", "mrope: heads")
     assert done.exit_code == 1
     assert "mrope: heads" in done.output
-    assert "not tried: plugin 'mlx_vlm' is used without budgets of conformance.power" in done.output
+    assert "not tried: plugin 'mlx_vlm' is used without sparse of conformance.power" in done.output
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "conformance.plugins.mlx_vlm.library", None)
     done = call("--library", "mlx_*", "--property", "caches: room")

@@ -307,6 +307,7 @@ def test_only_claimed_schedules_may_be_bad():
     result = judged(case("diverged", a="diverged", c="drift"), entry)
     assert not result.expected
     assert "does not cover schedule 'c', which is drift" in result.evidence[-1].what
+    assert judged(result, entry).evidence == result.evidence, "a rule is said once"
 
 
 def test_a_claimed_schedule_must_show_the_verdict():

@@ -53,7 +53,7 @@ def processed(trace):
 
 
 def test_it_can_do_everything():
-    foreign = {Capability.MEDIA, Capability.QUANTIZED, Capability.SPECULATIVE}
+    foreign = {Capability.BUDGETS, Capability.MEDIA, Capability.QUANTIZED, Capability.SPECULATIVE}
     foreign |= {Capability.POOLED, Capability.TENANTS, Capability.COMPLETIONS, Capability.SERVED}
     assert MlxLmEngine.capabilities == frozenset(Capability) - foreign
     assert MlxLmEngine.probes()

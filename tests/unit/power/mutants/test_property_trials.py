@@ -9,9 +9,13 @@ from conformance.power.mutants.putting_in import PutIn
 from conformance.power.mutants.targets import files_of, mutants_in
 from conformance.run.registry import build_registry
 
-FILE, STORE = "mlx_vlm/generate/ar.py", "mlx_vlm/apc.py"
-NAME = "budgets: of each row"
-MUTANT = ("_position_seed", "x ^= x >> 16", "x ^= x >> 17")
+FILE, STORE = "mlx_vlm/models/cache.py", "mlx_vlm/apc.py"
+NAME = "caches: chunks"
+MUTANT = (
+    "ChunkedKVCache.maybe_trim_front",
+    "trim = valid - self.chunk_size",
+    "trim = valid + self.chunk_size",
+)
 
 
 def mutant(function, before, after):
@@ -25,12 +29,9 @@ def properties():
 
 
 def test_what_no_schedule_needs_is_detected(properties):
-    function = "GenerationBatch.next"
-    before = "forced_next_tokens[i] = criteria.pop_forced_token_id()"
-    after = "forced_next_tokens[i] = None"
     said = []
     trials = PropertyTrials(properties, lambda place, active: said.append((place, active)))
-    found = mutant(function, before, after)
+    found = mutant(*MUTANT)
     kill = trials.kill("mlx_vlm", found, PutIn(found))
     assert kill is not None
     assert (kill.case, kill.schedule, kill.checks) == (CASE, NAME, ("properties",))

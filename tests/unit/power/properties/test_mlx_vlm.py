@@ -3,7 +3,6 @@
 import functools
 
 import pytest
-from mlx_vlm.generate import ar
 from mlx_vlm.models import cache, gated_delta, rope_utils, sparse_attention, ssm
 
 from conformance.backend.uncompiled import uncompiled
@@ -47,7 +46,6 @@ ARRAYS, POOLING, BATCH_POOLING = cache.ArraysCache, cache.PoolingCache, cache.Ba
 BUFFERED = cache.BufferedRotatingKVCache
 # For each property what is broken, and how.
 BROKEN = {
-    "budgets: of each row": (ar.BatchGenerator, "insert", lambda numbers: numbers[::-1]),
     "caches: what all have": (
         ARRAYS,
         "prefix_cache_snapshot",
@@ -104,12 +102,7 @@ BROKEN = {
 }
 
 
-# Other faults of the rows that have budgets.
-ALSO_BROKEN = [
-    ("budgets: of each row", ar.GenerationBatch, "filter", None),
-    ("budgets: of each row", ar, "_extend_cache", lambda caches: caches[:0]),
-]
-FAULTS = [*((name, *fault) for name, fault in BROKEN.items()), *ALSO_BROKEN]
+FAULTS = [(name, *fault) for name, fault in BROKEN.items()]
 IDS = [f"{name}, {attribute}" for name, _, attribute, _ in FAULTS]
 
 
@@ -121,18 +114,6 @@ def test_a_broken_function_is_detected(monkeypatch, name, owner, attribute, chan
     kind = type(held) if isinstance(held, staticmethod | classmethod) else None
     monkeypatch.setattr(owner, attribute, staticmethod(broken) if kind else broken)
     assert ALL[name].problem() != ""
-
-
-def test_budgets_of_another_row_are_detected(monkeypatch):
-    right = ar.GenerationBatch.filter
-
-    def first(self, keep):
-        held = self.thinking_budget_criteria
-        right(self, keep)
-        self.thinking_budget_criteria = held[: len(keep)]
-
-    monkeypatch.setattr(ar.GenerationBatch, "filter", first)
-    assert "a row forced after 6 tokens" in ALL["budgets: of each row"].problem()
 
 
 def test_each_is_broken_once_or_known_to_be():

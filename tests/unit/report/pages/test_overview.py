@@ -9,11 +9,12 @@ from results_by_hand import make_result
 from conformance.core.inventory import Inventory
 from conformance.core.invocation import Invocation
 from conformance.core.verdict import Verdict
-from conformance.report.matrix import Cell
+from conformance.report.matrix import Cell, matrices
 from conformance.report.pages.environment import Renderer, case_href
 from conformance.report.pages.material import Material
 from conformance.report.pages.overview import (
     COLOURS,
+    SmallMatrix,
     colour,
     headline,
     known,
@@ -21,7 +22,9 @@ from conformance.report.pages.overview import (
     power,
     render_overview,
     runs,
-    small_matrices,
+    share,
+    shown_matrices,
+    small_matrix,
 )
 from conformance.report.trials import Kill, Outcome, Trial
 
@@ -224,6 +227,10 @@ def test_a_cell_has_the_colour_of_the_large_matrix(verdict, expected, name):
     assert colour(Cell(verdict, expected)) == name
 
 
+def small_matrices(results, order):
+    return [small_matrix(matrix) for matrix in matrices(results, order)]
+
+
 def test_each_cell_is_drawn_once_in_its_place():
     results = results_by_hand.few()
     for small in small_matrices(results, results_by_hand.SCENARIOS):
@@ -256,3 +263,30 @@ def test_a_family_says_what_its_cells_are():
     found = small_matrices(results_by_hand.few(), results_by_hand.SCENARIOS)[0]
     texts = {family.name: family.text for family in found.families}
     assert texts["mamba"] == "mamba: 1 known defect, 1 unsupported or a policy, 2 exact"
+
+
+def test_a_matrix_of_few_families_has_all_names():
+    scenarios = ("scenario_0", "scenario_1")
+    few = results_by_hand.many(families=30, scenarios=2)
+    (shown,) = shown_matrices(few.results, scenarios)
+    assert shown == matrices(few.results, scenarios)[0]
+    text = render_overview(few, Renderer())
+    assert text.count('<th scope="col" class="up">') == 2
+    assert "family_029</a></th>" in text
+    many = results_by_hand.many(families=31, scenarios=2)
+    assert isinstance(shown_matrices(many.results, scenarios)[0], SmallMatrix)
+    assert 'class="up"' not in render_overview(many, Renderer())
+
+
+def test_engines_and_versions_are_below_the_title():
+    text = render_overview(Material(results_by_hand.few(), results_by_hand.inventory()), Renderer())
+    below = text.partition("</h1>")[2].strip().splitlines()[0]
+    assert below.startswith("<p>mlx_lm, mlx_vlm: device cpu (made by hand); mlx 0.32.4; mlx-lm")
+
+
+def test_the_share_is_of_what_was_selected():
+    right, wrong = make_result("e/a/one/d/0"), make_result("e/b/one/d/0", Verdict.DRIFT)
+    assert share([right]) == "1 of 1 selected case (100.0 %) exact or tie as released"
+    assert share([right, wrong], 2) == (
+        "1 of 4 selected cases (25.0 %) exact or tie as released; 2 of them were not run"
+    )

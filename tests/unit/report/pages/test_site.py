@@ -1,12 +1,12 @@
 """All pages of a report together."""
 
 import dataclasses
-import html.parser
 import json
 
 import msgspec
 import pytest
 import results_by_hand
+from html_links import Page, broken_links
 from html_pictures import make_explanation
 from results_by_hand import make_finding, make_result
 
@@ -16,38 +16,6 @@ from conformance.core.verdict import ScheduleResult, Verdict
 from conformance.report.pages.environment import case_href
 from conformance.report.pages.material import Material, read_explanations
 from conformance.report.pages.site import write_site
-
-
-class Page(html.parser.HTMLParser):
-    """What a page refers to, and the ids that it has."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.links, self.ids = [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        self.links += [found[name] for name in ("href", "src") if name in found]
-        self.ids += [found["id"]] if "id" in found else []
-
-
-def broken_links(folder):
-    """Links of all pages that lead to nothing: no file, or no such id in it."""
-    pages = {path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
-    found = []
-    for path, page in pages.items():
-        for link in page.links:
-            name, _, fragment = link.partition("#")
-            target = (path.parent / name).resolve() if name else path
-            if link.startswith("data:"):
-                continue
-            there = target.is_file() and (
-                not fragment or "=" in fragment or fragment in pages[target].ids
-            )
-            if not there:
-                found.append(f"{path.name}: {link}")
-    return found
 
 
 @pytest.fixture
@@ -65,7 +33,6 @@ def test_every_page_is_there_and_says_of_what(everything):
         "faults.html",
         "index.html",
         "matrix.html",
-        "trend.html",
     ]
     assert len(list((everything / "cases").iterdir())) == 4
     about = json.loads((everything / "report.json").read_text())
@@ -77,10 +44,10 @@ def test_every_link_leads_somewhere(everything):
 
 
 def test_a_broken_link_would_be_reported(everything):
-    (everything / "trend.html").unlink()
+    (everything / "defects.html").unlink()
     page = everything / "index.html"
     page.write_text(page.read_text() + '<a href="#nowhere">x</a>')
-    assert "index.html: trend.html" in broken_links(everything)
+    assert "index.html: defects.html" in broken_links(everything)
     assert "index.html: #nowhere" in broken_links(everything)
 
 

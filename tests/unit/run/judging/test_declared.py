@@ -3,10 +3,20 @@
 import pytest
 from miniatures.caching import KeepsPrefixes
 from miniatures.library import subject
+from miniatures.sessions import toy_session
+from miniatures.slots import (
+    CountsFromFour,
+    FixedSlots,
+    KeepsSlotsCache,
+    MovesRows,
+    NoSlots,
+    SharesSlots,
+)
 
 from conformance.core.prefix_reuse import PrefixReuse
-from conformance.core.verdict import Verdict
+from conformance.core.verdict import CaseId, Verdict
 from conformance.run.judging.judge import brief_for, judge_batched
+from conformance.scenarios.batch import SLOT_REUSE
 from conformance.scenarios.prefix_caching import PREFIX_CACHING
 
 
@@ -42,3 +52,48 @@ def test_a_declaration_that_is_not_kept_breaks_the_protocol(toy, rules, what):
 
 def test_a_declaration_that_is_kept_is_fine(toy):
     assert findings(toy, PrefixReuse(smallest=4, block_size=2)) == ()
+
+
+# Engines with a fixed number of slots -------------------------------------------------------------
+
+
+def of_slots(engine, scenario=SLOT_REUSE):
+    session = toy_session({"slots": engine})
+    return session.run(CaseId("slots", "calm", scenario.name, "float32", 0))
+
+
+@pytest.mark.parametrize(
+    ("engine", "what"),
+    [
+        (MovesRows, "r1 was in slot 1 and is in slot 0"),
+        (SharesSlots, "r0 and r1 are in slot 0"),
+        (CountsFromFour, "r0 is in slot 4, of 4"),
+    ],
+)
+def test_a_request_that_does_not_keep_a_slot_breaks_the_protocol(engine, what):
+    found = of_slots(engine)
+    assert found.verdict is Verdict.PROTOCOL
+    assert what in {finding.what for finding in found.evidence}
+
+
+def test_a_right_engine_with_slots_is_right_and_a_wrong_one_is_not():
+    assert of_slots(FixedSlots).verdict is Verdict.EXACT
+    assert of_slots(KeepsSlotsCache).verdict is Verdict.DIVERGED
+    assert of_slots(NoSlots).verdict is Verdict.CRASH
+
+
+@pytest.mark.parametrize(
+    "scenario", ["early_finish", "cancelled", "wide", "traffic", "traffic_quantized"]
+)
+def test_no_more_rows_are_wanted_than_there_are_slots(scenario):
+    session = toy_session({"slots": FixedSlots})
+    found = session.run(CaseId("slots", "calm", scenario, "float32", 0))
+    assert found.verdict.good, found.evidence
+    assert "the engine declares 4 slots" in {witness.excused for witness in found.witnesses}
+
+
+def test_of_an_engine_with_one_slot_nothing_is_excused():
+    one = type("One", (FixedSlots,), {"slots": 1, "width": 1})
+    assert toy_session({"slots": one}).run(
+        CaseId("slots", "calm", "ragged", "float32", 0)
+    ).verdict in (Verdict.VACUOUS, Verdict.UNSUPPORTED)

@@ -4,17 +4,20 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import msgspec
+import numpy as np
 import pytest
 from miniatures.library import TiedLibrary, subject
 from miniatures.right import AllAtOnce, ContinuousBatching
 from miniatures.wrong import DriftsALittle, NanInPadding, RoundsOtherwise, SaysUnsupported
 
+from conformance.core import numerics
 from conformance.core.engine_options import Drafting, EngineOptions
+from conformance.core.numerics import Envelope
 from conformance.core.rounds import hints_of
 from conformance.core.schedule import Arrival, Continuation, Media, Request, Schedule
 from conformance.core.trace import Mode
 from conformance.run.judging.judge import brief_for
-from conformance.run.judging.playing import _dtypes, play_schedule
+from conformance.run.judging.playing import _dtypes, _Noise, play_schedule
 from conformance.scenarios import LADDER
 from conformance.scenarios.build import text_request, together
 
@@ -77,6 +80,39 @@ def test_the_noise_is_not_measured_where_the_floor_explains_all():
     assert fresh.library.passes == 0
     play_schedule(fresh, DriftsALittle, one_schedule(fresh), once=True)
     assert fresh.library.passes > 0
+
+
+def test_a_row_whose_difference_is_typical_of_others_is_not_measured_itself():
+    measured = []
+
+    def wider(request, options, schedule):
+        def measure():
+            measured.append(request.request_id)
+            return Envelope(np.float32([1e-3] * 3), np.float32([1e-3] * 3), 1e-6)
+
+        return (measure,)
+
+    rows = (Request("a", (1,), 3), Request("b", (2,), 3), Request("c", (3,), 3))
+    oracle = SimpleNamespace(wider=wider)
+    judged = SimpleNamespace(oracle=oracle, phases=lambda name: nullcontext())
+    noise = _Noise(judged, Schedule("s", (together(*rows),)), {})
+    floor = numerics.flat_envelope(3, 1e-6)
+
+    def settled(name, off):
+        want = np.log(np.full((3, 4), 0.25, np.float32))
+        return numerics.settle(
+            lambda envelope: numerics.deviation(want + np.float32(off), want, envelope),
+            floor,
+            noise.wider(name),
+        )[0]
+
+    assert settled("a", 9e-4).within_noise
+    assert settled("b", 9e-4).within_noise
+    assert measured == ["a"]  # the first had no others
+    assert settled("c", 1.5e-3).within_noise
+    assert measured == ["a", "c"]  # more than typical
+    assert not settled("b", 5e-3).within_noise
+    assert measured == ["a", "c", "b"]
 
 
 def test_a_further_schedule_that_follows_the_oracle_is_played_once_and_free(toy):

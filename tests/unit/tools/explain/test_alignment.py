@@ -115,3 +115,34 @@ def test_of_two_that_could_be_meant_each_stays_in_its_row():
     alignment = Alignment({"a": (1, 4), "b": (2, 4)})
     spans(alignment, [[2], [1]])
     assert [span.request_id for span in spans(alignment, [[4], [4]])] == ["b", "a"]
+
+
+# An engine with fixed slots computes more rows than there are requests ---------------------------
+
+
+@pytest.mark.parametrize("idle", [5, 9, 0, 77])
+def test_what_is_in_an_idle_slot_belongs_to_nobody(idle):
+    alignment = Alignment(SEQUENCES)
+    at = step(rows={"a": 1, "b": 3}, a="decode", b="decode")
+    fitting, strange = alignment.rows(np.array([[idle], [5], [idle], [9]]), at)
+    assert [(span.row, span.request_id) for span in fitting] == [(1, "a"), (3, "b")]
+    assert strange == ()
+
+
+@pytest.mark.parametrize("idle", [5, 0, 77])
+def test_a_slot_that_is_fed_something_else_is_reported_among_idle_ones(idle):
+    alignment = Alignment(SEQUENCES)
+    at = step(rows={"a": 1, "b": 3}, a="decode", b="decode")
+    fitting, strange = alignment.rows(np.array([[idle], [6], [idle], [9]]), at)
+    assert [(span.row, span.request_id) for span in fitting] == [(3, "b")]
+    assert [(one.row, one.request_id, one.expected, one.got) for one in strange] == [
+        (1, "a", (5,), (6,))
+    ]
+
+
+def test_a_prompt_s_last_token_beside_decoding_rows_is_not_taken_for_theirs():
+    alignment = Alignment({"old": (4, 4), "new": (8,), "newer": (9,)})
+    at = step(rows={"old": 0}, old="decode", new="prefill", newer="prefill")
+    fitting, strange = alignment.rows(np.array([[8], [9]]), at)
+    assert [(span.row, span.request_id) for span in fitting] == [(0, "new"), (1, "newer")]
+    assert strange == ()

@@ -6,6 +6,7 @@ import pytest
 from results_by_hand import make_finding, make_result
 
 from conformance.checks.expectations.bound_places import Bound
+from conformance.checks.expectations.lock import PlayedLock
 from conformance.core.verdict import Finding, MendedResult, ScheduleResult, Verdict
 from conformance.report.message import CHANGED, RULE
 from conformance.tools.releases.changed_code import Touched
@@ -53,9 +54,9 @@ def known(**changes):
     return case(expected=True, known="lost-state", **changes)
 
 
-def sort(*results, digest="same", entries=None, touched=TOUCHED):
+def sort(*results, digest="same", entries=None, touched=TOUCHED, **more):
     entries = [entry()] if entries is None else entries
-    return refreshed(NEW, OLD, touched, Code(digest), entries=entries, results=results)
+    return refreshed(NEW, OLD, touched, Code(digest), entries=entries, results=results, **more)
 
 
 MENDED = MendedResult(Verdict.EXACT, ("lost-state",), ("one",), 0.1, alone=True)
@@ -127,3 +128,29 @@ def test_the_page_has_what_to_read_first():
     assert new.startswith("- mamba: 1 case fails, at `ragged`: ")
     still = page(sort(known()))
     assert still[-1] == "1 entries: lost-state"
+
+
+@pytest.mark.parametrize(
+    ("now", "digest", "fate"),
+    [
+        ("diverged", "same", Fate.STILL),
+        ("diverged", "other", Fate.CHANGED),
+        ("exact", "same", Fate.FIXED),
+        ("crash", "same", Fate.CHANGED),
+        ("unsupported", "same", Fate.UNSEEN),
+    ],
+)
+def test_an_entry_of_which_no_case_ran_is_seen_by_its_own_schedule(now, digest, fate):
+    small = PlayedLock("lost-state", "mlx_lm/mamba/wide/float32/0", Verdict.DIVERGED, Verdict(now))
+    other = PlayedLock("another", "mlx_lm/mamba/wide/float32/0", Verdict.DRIFT, Verdict.DRIFT)
+    (one,) = sort(digest=digest, locked=(small, other)).entries
+    assert one.fate is fate
+    now = " is crash, was diverged" if now == "crash" else ""
+    where = (f"mlx_lm/mamba/wide/float32/0 (its own schedule{now})",)
+    assert (one.wrong or one.right) == (where if fate is not Fate.UNSEEN else ())
+
+
+def test_a_case_run_mended_alone_shows_what_a_small_schedule_showed():
+    mended = MendedResult(Verdict.EXACT, ("lost-state",), alone=True, shown=("lost-state",))
+    (one,) = sort(known(verdict="exact", mended=mended)).entries
+    assert one.fate is Fate.STILL

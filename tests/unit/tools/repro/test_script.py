@@ -14,6 +14,7 @@ from conformance.core.verdict import CaseId, Verdict
 from conformance.tools.repro.found import Found, Joined, Kind, Symptom
 from conformance.tools.repro.refusing import Reason
 from conformance.tools.repro.script import Terse, rendered, write_scripts
+from conformance.tools.repro.trying import Tried, with_own_numbers
 
 ROWS = (Request("a", (5, *[7] * 9, 6), 2), Request("b", (8,), 1))
 
@@ -43,6 +44,19 @@ def calls(text):
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     }
+
+
+def test_the_docstring_of_a_new_failure_has_the_numbers_that_the_script_prints():
+    new = dataclasses.replace(found(), text="it drifts.")
+    printed = (
+        "a: alone 1, in the batch 1, 0.1 nats apart\nb: alone 1, in the batch 2, 3 nats apart\n"
+    )
+    ended = Tried(1, f"{printed}WRONG: expected all below the bound")
+    text = with_own_numbers(rendered(new), new, ended)
+    words = " ".join(ast.get_docstring(ast.parse(text)).split())
+    assert words.startswith("It prints: b: alone 1, in the batch 2, 3 nats apart. From mlx_vlm/")
+    assert "it drifts" not in text
+    assert with_own_numbers(rendered(found()), found(), ended) == rendered(found()), "an entry's"
 
 
 def test_runs_of_one_token_are_products():
