@@ -52,6 +52,9 @@ class Media(msgspec.Struct, frozen=True, omit_defaults=True):
             processor adds; ``(0, 0)`` if it has no place in the prompt, as with an encoder.
         twin: it differs from the medium without this mark in its last pixel or sample alone.
         mirrored: it has the pixels or samples of the medium without this mark, the last first.
+        tones: 1: an image of two values alone; 2: the same, with values that are 5% higher; 3: the
+            same as 1, with the other value in every second column; 4: in all other columns. 0: any
+            values.
     """
 
     kind: str
@@ -60,6 +63,7 @@ class Media(msgspec.Struct, frozen=True, omit_defaults=True):
     span: tuple[int, int] = (0, 0)
     twin: bool = False
     mirrored: bool = False
+    tones: int = 0
 
 
 class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -70,6 +74,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
         chat: ask in a chat, not for the completion of a text.
         endpoint: ask another endpoint: ``messages`` or ``responses``; empty: that of the chat.
         system: number of tokens at the start of the prompt that are the system message.
+        blocks: in how many parts the system message is sent; 0: as one text.
         schema: the answer must be JSON of a schema.
         other: number of another model, to be loaded on request; 0 is the server's own model.
         family: another family, whose model is to be loaded on request; empty: the server's own.
@@ -84,6 +89,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     chat: bool = True
     endpoint: str = ""
     system: int = 0
+    blocks: int = 0
     schema: bool = False
     other: int = 0
     family: str = ""

@@ -63,6 +63,8 @@ TEXTS = (
     "…",
     "அம்மா",
 )
+# Letters with a mark of their own, which normalisation would make one: a token of each answer.
+DECOMPOSED = ("e\u0301", "o\u0308", "n\u0303", "c\u0327", "u\u030a")
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"  # of prompts alone
 
 
@@ -116,6 +118,11 @@ def spelled(
         Unsupported: an answer has a token without a piece.
     """
     found = {token: word(kind, number) for number, token in enumerate(words)}
+    for letter, answer in zip(itertools.cycle(DECOMPOSED), answers, strict=False):
+        late = answer[len(answer) // 4 :]
+        token = next((token for token in late if token not in found), None)
+        if token is not None:
+            found[token] = _whole(kind, letter)
     taken = set(found.values())
     texts = itertools.cycle(TEXTS)
     rng = np.random.default_rng(len(answers))
@@ -137,6 +144,13 @@ def spelled(
     left = (piece for piece in single_bytes(kind) if piece not in taken)
     found |= {token: next(left) for token in range(*tokens) if token not in found}
     return tuple((found[token], token) for token in sorted(found))
+
+
+def _whole(kind: str, text: str) -> str:
+    """A text without blanks as one piece."""
+    if kind == PieceKind.BYTE_FALLBACK:
+        return text
+    return "".join(letters()[byte] for byte in text.encode())
 
 
 def _cut(kind: str, text: str, rng: np.random.Generator) -> Iterator[str]:

@@ -34,6 +34,7 @@ from conformance.scenarios.scenario import Brief
 # Output tokens of a request, and of one that others join: servers look for requests only at times.
 ANSWER, LASTING = 24, 1200
 FLOOD, FLOOD_SLOTS = 320, 32
+_LIMIT = 5
 _BEFORE, _AGAIN = "before", "again"
 _NAMED = "http"  # the library of a server that is known by its address alone
 BUSY = EngineOptions(busy=True)
@@ -67,7 +68,19 @@ def alone(brief: Brief) -> list[Schedule]:
         one_by_one("alone", [*requests, *one], options),
         one_by_one("fields", fields, options),
     ]
-    if brief.library in {"mlx_lm", "mlx_vlm"}:  # others are asked for their models at the start
+    if brief.library in {"mlx_lm", "mlx_vlm"}:
+        limits = [
+            text_request(
+                brief,
+                f"limit {n}",
+                SHORT,
+                max_tokens=n,
+                asked=Asked(streamed=n == _LIMIT, fields={"max_completion_tokens": n}),
+            )
+            for n in (_LIMIT, _LIMIT + 1)
+        ]
+        schedules.append(one_by_one("limits", limits, options))
+        # Others are asked for their models at the start.
         listed = text_request(brief, "listed", TWO, max_tokens=2)
         schedules.append(one_by_one("listed", [listed], EngineOptions(listed=True)))
     return schedules
@@ -79,7 +92,12 @@ def prefixes(brief: Brief) -> list[Schedule]:
     for block, variant in enumerate((0, 1, 0)):
         begin = brief.prompt(LONG, variant)
         rows += [
-            Request(f"r{block}{i}", begin + brief.prompt(SHORT, 3 + i + block), ANSWER // 2)
+            Request(
+                f"r{block}{i}",
+                begin + brief.prompt(SHORT, 3 + i + block),
+                ANSWER // 2,
+                asked=Asked(streamed=i < 2),
+            )
             for i in range(3)
         ]
     caching = PrefixCaching()

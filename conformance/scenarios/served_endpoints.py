@@ -48,7 +48,8 @@ def _rows(brief: Brief, endpoint: str, prefix: str = "r") -> list[Request]:
         system: int = 0,
         more: dict[str, Any] | None = None,
     ) -> Request:
-        asked = Asked(streamed=at % 2 == 0, endpoint=endpoint, system=system)
+        blocks = 2 if endpoint == _MESSAGES and system else 0
+        asked = Asked(streamed=at % 2 == 0, endpoint=endpoint, system=system, blocks=blocks)
         sampler, processors = None, [_drawn_from(brief, at)]
         if more is not None and "temp" in more:
             sampler = Sampler("library", more)

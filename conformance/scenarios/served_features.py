@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 from msgspec.structs import replace
 
 from conformance.core.engine import Capability
@@ -80,7 +83,8 @@ def _with_system(brief: Brief, name: str, system: int, user: int = 0) -> Request
     """A request with the system message of this number."""
     begin = brief.prompt(SYSTEM, 10 + system)
     prompt = begin + brief.prompt(SHORT, 3 + user)
-    return Request(name, prompt, _SHORT_ANSWER, asked=Asked(system=SYSTEM))
+    blocks = 3 if user % 2 and brief.library == "mlx_lm" else 0
+    return Request(name, prompt, _SHORT_ANSWER, asked=Asked(system=SYSTEM, blocks=blocks))
 
 
 def kept_no_longer(trace: Trace) -> bool:
@@ -92,22 +96,31 @@ def kept_no_longer(trace: Trace) -> bool:
     return first.prompt == last.prompt and reused.get(last.request_id, 0) < SYSTEM // 2
 
 
+# See ``Media.tones``: what a key that reads a picture in part, or coarsely, takes for one.
+_TONES = (1, 2, 1, 3, 1, 4)
+
+
 def images(brief: Brief) -> list[Schedule]:
     """Prompts that differ only in their images, or only in their text, with the prefix cache."""
     options = EngineOptions(prefix_caching=PrefixCaching())
 
-    def row(name: str, content: int, variant: int, *, twin: bool = False) -> Request:
-        image = Media("image", brief.sizes["image"][0], content, twin=twin)
+    def row(name: str, content: int, variant: int, **marks: Any) -> Request:
+        image = Media("image", brief.sizes["image"][0], content, **marks)
         prompt, media = brief.compose([brief.prompt(SHORT, 7), image, brief.prompt(LONG, variant)])
         return Request(name, prompt, _SHORT_ANSWER, media=media)
 
+    # What is kept of a prompt may be let go for the next one: near ones follow each other.
     rows = [
         row("one", 0, 0),
-        row("other", 1, 0),
         row("again", 0, 0),
         row("last_pixel", 0, 0, twin=True),
+        row("other", 1, 0),
         row("other_text", 0, 1),
     ]
+    toned = Counter[int]()
+    for tones in _TONES:
+        toned[tones] += 1
+        rows.append(row(f"tones{tones} {toned[tones]}", 0, 0, tones=tones))
     return [
         one_by_one("one_by_one", rows, options),
         Schedule(

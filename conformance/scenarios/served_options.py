@@ -1,11 +1,13 @@
-"""A server's own options: limits, which must be held, an adapter and a draft model."""
+"""A server's own options: limits, defaults of requests, an adapter and a draft model."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.schedule import Asked, Request, Schedule
-from conformance.core.token_choice import OF_SERVER, Sampler
+from conformance.core.token_choice import OF_SERVER, RANDOM, Sampler
 from conformance.core.trace import Trace
 from conformance.scenarios.build import (
     LONG,
@@ -28,11 +30,12 @@ _CAME, _KEPT = 6, 2
 # one are kept in whole blocks of storage.
 _TOKENS, _IN_BLOCKS = 80, 600
 _HAS_BYTES = "mlx_lm"  # the only library whose server has such an option, and a draft model
+_SAMPLES = "mlx_lm"  # the only one whose command line says how requests are sampled
 _NAMES_NO_MODEL = "mlx_lm"  # the only one whose requests may leave the model out
 
 
 def _options(brief: Brief) -> list[Schedule]:
-    found = [_rows(brief)]
+    found = [_rows(brief), _defaults(brief)]
     if Capability.PREFIX_CACHING in brief.capabilities:
         found.append(_kept(brief, "kept_number", PrefixCaching(snapshots=_KEPT)))
     if brief.library == _HAS_BYTES:
@@ -61,6 +64,20 @@ def _rows(brief: Brief) -> Schedule:
     return at_once("rows", *rows, options=options)
 
 
+def _defaults(brief: Brief) -> Schedule:
+    """Requests that leave out their limit and how they are sampled; one brings its own."""
+    sampler, most = None, 2 * ANSWER
+    own: dict[str, Any] = {}
+    if brief.library == _SAMPLES and Capability.SAMPLERS in brief.capabilities:
+        sampler = Sampler(RANDOM, {"temp": 4.0, "top_k": 3, "top_p": 0.6, "min_p": 0.2})
+        one_left = {"temp": 1.5, "top_k": 1, "top_p": 1.0, "min_p": 0.0}
+        own["sampler"] = Sampler("library", one_left)
+    lengths = (MEDIUM, LONG, SHORT, TWO, LONG + 1, SHORT + 1)
+    rows = requests_of(brief, lengths, most, sampler=sampler)
+    rows.append(text_request(brief, "own", MEDIUM, variant=1, max_tokens=ANSWER, **own))
+    return at_once("defaults", *rows, options=EngineOptions(sampler=sampler, max_tokens=most))
+
+
 def _kept(brief: Brief, name: str, caching: PrefixCaching, *, seeds: bool = False) -> Schedule:
     """Prompts with nothing in common, more than may be kept; then the first of them again."""
     sampler = Sampler(OF_SERVER, {"seed": 1}) if seeds else None
@@ -77,7 +94,7 @@ def _kept(brief: Brief, name: str, caching: PrefixCaching, *, seeds: bool = Fals
 def _drafts(brief: Brief) -> Schedule:
     """Several clients at once of a server whose answers are drafted by a smaller model."""
     rows = requests_of(brief, (LONG, SHORT, MEDIUM, TWO), ANSWER)
-    return at_once("draft_model", *rows, options=EngineOptions(draft_model=1))
+    return at_once("draft_model", *rows, options=EngineOptions(draft_model=1, counted=True))
 
 
 def _adapter(brief: Brief, name: str, **fields: str) -> Schedule:
@@ -96,7 +113,7 @@ def _full(trace: Trace) -> bool:
 SERVED_OPTIONS = Scenario(
     "served_options",
     345,
-    "a server's own options: limits, an adapter, a draft model",
+    "a server's own options: limits, what requests leave out, an adapter, a draft model",
     frozenset({Capability.SERVED, Capability.SLOTS, Capability.COUNTED, Capability.CHUNKED}),
     _options,
     (Witness("as many rows at once as may be", _full, beside=True).shown_in("rows"),),

@@ -8,6 +8,7 @@ library: its server must do as its single stream does.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -202,6 +203,21 @@ def _cut_at_limit(trace: Trace) -> bool:
     return False
 
 
+def _marks(trace: Trace) -> bool:
+    """Whether answers of both ways have letters that normalisation would change."""
+    options = trace.schedule.options
+    pieces = {token: piece for piece, token in options.words}
+    ways = set()
+    for request in trace.schedule.requests:
+        tokens = trace.stream(request.request_id).tokens
+        said = bytes_of(options.pieces, [pieces[token] for token in tokens]).decode(
+            errors="replace"
+        )
+        if not unicodedata.is_normalized("NFC", said):
+            ways.add(request.asked is None or request.asked.streamed)
+    return ways == {True, False}
+
+
 def _stopped(trace: Trace) -> bool:
     """Whether answers ended before their limits, and others by them."""
     reasons = {trace.stream(r.request_id).finish_reason for r in trace.schedule.requests}
@@ -217,6 +233,7 @@ SERVED_TEXT = Scenario(
     (
         Witness("several streams at once", _several),
         Witness("a character that the limit cut", _cut_at_limit).shown_in(*PieceKind),
+        Witness("letters with marks, streamed and in one piece", _marks).shown_in(*PieceKind),
         Witness("answers that end in both ways", _stopped).shown_in("stops", "ends"),
     ),
 )

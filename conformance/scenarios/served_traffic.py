@@ -41,6 +41,7 @@ _LENGTHS = (MEDIUM, LONG, SHORT, TWO, 2 * LONG)
 _LASTING = 3 * ANSWER
 # More tokens than a server decodes before it looks for new requests would make joins rare.
 _JOINS_AT = 2
+_AT_ONCE = 8  # clients; a server may reset the connections of more
 
 # By name. Those called the same but for their end are equal requests.
 _DRAWN: dict[str, dict[str, float]] = {
@@ -50,21 +51,30 @@ _DRAWN: dict[str, dict[str, float]] = {
     "hot 2": {"temp": 2.0},
     "cold": {"temp": 0.3},
     "of two": {"temp": 2.0, "top_k": 2},
-    "of five": {"temp": 2.0, "top_k": 5},
-    "nucleus": {"temp": 1.0, "top_p": 0.5},
-    "likely": {"temp": 2.0, "min_p": 0.3},
 }
-# Excludes the likeliest tokens where several are likely.
-_XTC = {"temp": 1.0, "xtc_probability": 1.0, "xtc_threshold": 0.02}
+# Beside each other one, each of these excludes tokens that are drawn often at this temperature.
+_FILTERS: dict[str, dict[str, float]] = {
+    "top_k": {"top_k": 3},
+    "top_p": {"top_p": 0.6},
+    "min_p": {"min_p": 0.2},
+    # Excludes the likeliest tokens where several are likely.
+    "xtc": {"xtc_probability": 1.0, "xtc_threshold": 0.1},
+}
+_HOTTER = {"temp": 4.0}
 # These leave the likeliest token alone.
 _SURE: dict[str, dict[str, float]] = {
     "of one": {"temp": 1.5, "top_k": 1},
     "surest": {"temp": 2.0, "top_p": 0.001},
     "as likely": {"temp": 2.0, "min_p": 1.0},
 }
-_REPEATED = Processor("library", {"repetition_penalty": 1.4, "repetition_context_size": 128})
-_COUNTED = Processor("library", {"frequency_penalty": 0.9})
-_PRESENT = Processor("library", {"presence_penalty": 1.5})
+_PENALTIES = {"repetition": 1.4, "presence": 1.5, "frequency": 0.9}
+_DEFAULT, _SHORT_HISTORY, _LONG_HISTORY = 20, 3, 128  # tokens that a penalty counts
+
+
+def _penalty(kind: str, size: int = _LONG_HISTORY) -> Processor:
+    """A penalty by the last ``size`` tokens."""
+    args: dict[str, float] = {f"{kind}_penalty": _PENALTIES[kind]}
+    return Processor("library", args if size == _DEFAULT else args | {f"{kind}_context_size": size})
 
 
 def _schedules(brief: Brief) -> list[Schedule]:
@@ -78,7 +88,7 @@ def _schedules(brief: Brief) -> list[Schedule]:
 
 
 def _options(brief: Brief) -> Schedule:
-    """Sampled and greedy requests with options of every kind; half of them join the others."""
+    """Sampled and greedy requests with options of every kind, most of which join others."""
     choices = Seeded(brief.seed, 6)
     greedy = list(_greedy(brief))
     solos = [brief.solo(row, EngineOptions()).tokens for row in greedy]
@@ -87,12 +97,14 @@ def _options(brief: Brief) -> Schedule:
     rows = [*greedy, *_drawing(brief)]
     order = cycled(choices, range(1, len(rows)), len(rows) - 1)
     rows = [replace(rows[at], stop=((end,),)) for at in (0, *order)]
-    half = len(rows) // 2
-    arrivals = (
-        together(*rows[:half]),
-        together(*rows[half:], when=produced(rows[0].request_id, _JOINS_AT)),
-    )
-    options = EngineOptions(busy=True, prefill_batch_size=half, stop=((end,),))
+    groups = [rows[at : at + _AT_ONCE] for at in range(0, len(rows), _AT_ONCE)]
+    first = rows[0].request_id
+    joining = [
+        together(*group, when=produced(first, at * _JOINS_AT))
+        for at, group in enumerate(groups[1:], 1)
+    ]
+    arrivals = (together(*groups[0]), *joining)
+    options = EngineOptions(busy=True, prefill_batch_size=_AT_ONCE, stop=((end,),))
     return Schedule("options", arrivals, options=options)
 
 
@@ -106,10 +118,19 @@ def _greedy(brief: Brief) -> Iterator[Request]:
         "biased": {"processors": (bias(brief, 1),)},
         "biased otherwise": {"processors": (bias(brief, 2),)},
         "one word": {"processors": (only,)},
-        "unrepeated": {"processors": (_REPEATED,)},
-        "counted": {"processors": (_COUNTED,)},
-        "present": {"processors": (_PRESENT,)},
-        "all": {"processors": (bias(brief, 3), _REPEATED, _PRESENT, _COUNTED)},
+        **{
+            f"{kind} of {size}": {"processors": (_penalty(kind, size),)}
+            for kind in _PENALTIES
+            for size in (_SHORT_HISTORY, _LONG_HISTORY)
+        },
+        "all": {
+            "processors": (
+                bias(brief, 3),
+                _penalty("repetition"),
+                _penalty("presence", _DEFAULT),
+                _penalty("frequency", _DEFAULT),
+            )
+        },
         **{name: {"sampler": Sampler("library", args)} for name, args in _SURE.items()},
     }
     lengths = itertools.cycle(_LENGTHS)
@@ -122,10 +143,23 @@ def _greedy(brief: Brief) -> Iterator[Request]:
 
 def _drawing(brief: Brief) -> Iterator[Request]:
     """Requests that draw their tokens at random."""
-    processors = {"drawn with a bias": bias(brief, 4), "drawn unrepeated": _REPEATED}
+    unrepeated = _penalty("repetition")
+    processors: dict[str, tuple[Processor, ...]] = {
+        "drawn with a bias": (bias(brief, 4),),
+        "drawn unrepeated": (unrepeated,),
+        "drawn with all": (bias(brief, 5), unrepeated, *map(_penalty, ("presence", "frequency"))),
+    }
+    # The server of no other library has XTC.
+    filters = [name for name in _FILTERS if name != "xtc" or brief.library == "mlx_lm"]
     found = _DRAWN | {name: {"temp": 1.5} for name in processors}
-    if brief.library == "mlx_lm":  # the server of no other library has XTC
-        found["xtc"] = _XTC
+    pairs = list(itertools.combinations(filters, 2))
+    if brief.library == "mlx_vlm":
+        # Its server takes the nucleus of what top_k leaves, at the temperature; its library takes
+        # it first, of all tokens. Neither is wrong.
+        pairs.remove(("top_k", "top_p"))
+    for names in (*pairs, filters):
+        name = "drawn with all" if names is filters else " and ".join(names)
+        found[name] = _HOTTER | {key: v for name in names for key, v in _FILTERS[name].items()}
     lengths = itertools.cycle(_LENGTHS)
     for at, (name, args) in enumerate(found.items()):
         equal = name[-1].isdigit()
@@ -136,7 +170,7 @@ def _drawing(brief: Brief) -> Iterator[Request]:
             variant=0 if equal else 20 + at,
             max_tokens=ANSWER if name in processors else 2 * ANSWER,
             sampler=Sampler(RANDOM, args),
-            processors=(processors[name],) if name in processors else (),
+            processors=processors.get(name, ()),
             asked=Asked(streamed=at % 3 != 2),
         )
 
@@ -176,7 +210,60 @@ def _ends(brief: Brief) -> Schedule:
         replace(row, stop=(*stop, *sorted(ends, key=lambda end: (*own, *end).index(end[0]))))
         for row, stop, own in zip(rows, stops, tokens, strict=True)
     ]
+    found = {row.request_id: (row, own) for row, own in zip(given, tokens, strict=True)}
+    given += [_last_allowed(*found[name]) for name in ("end", "first of three")]
+    given += [replace(row, stop=(*row.stop, *ends)) for row in _overlapping(brief, ends)]
     return at_once("ends", *given, options=EngineOptions(busy=True, stop=ends))
+
+
+def _last_allowed(row: Request, tokens: Sequence[int]) -> Request:
+    """The same request, whose answer's limit allows what ends it, and nothing more."""
+    most = next(
+        count
+        for count in range(1, len(tokens) + 1)
+        if any(tuple(tokens[:count][-len(stop) :]) == stop for stop in row.stop)
+    )
+    return replace(row, request_id=f"{row.request_id} at its limit", max_tokens=most)
+
+
+_PAIRS = 40  # of tokens, of which answers may consist
+
+
+def _overlapping(brief: Brief, ends: Sequence[tuple[int, ...]]) -> Iterator[Request]:
+    """An answer whose stop string begins within a part of itself, as ``aab`` does in ``aaab``.
+
+    Streamed and in one piece. It consists of two tokens, so that it repeats itself.
+    """
+    low, high = brief.tokens
+    for first in range(low, min(high - 1, low + 2 * _PAIRS), 2):
+        pair = (first, first + 1)
+        if any((token,) in ends for token in pair) or len({len(str(token)) for token in pair}) > 1:
+            continue
+        row = text_request(
+            brief, "overlapping", SHORT, max_tokens=ANSWER, processors=(plain_words(pair),)
+        )
+        if stop := overlap(brief.solo(row, EngineOptions()).tokens):
+            yield replace(row, stop=(stop,), asked=Asked())
+            name = "overlapping whole"
+            yield replace(row, request_id=name, stop=(stop,), asked=Asked(streamed=False))
+            return
+
+
+def overlap(tokens: Sequence[int]) -> tuple[int, ...]:
+    """A part of an answer that is missed by whoever reads on from a part of it that was none.
+
+    Empty if there is none.
+    """
+    for size in range(3, len(tokens) // 2):
+        for begin in range(len(tokens) - size):
+            stop, matched = tuple(tokens[begin : begin + size]), 0
+            for token in tokens:
+                matched = matched + 1 if token == stop[matched] else int(token == stop[0])
+                if matched == size:
+                    break
+            if matched < size:
+                return stop
+    return ()
 
 
 def new_token(tokens: Sequence[int], taken: set[int]) -> int:

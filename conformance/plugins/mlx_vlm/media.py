@@ -16,6 +16,10 @@ from conformance.core.schedule import Media
 _RATE = 16000
 # Turns a byte of a pixel, its last one, into one that is far from it.
 _OTHER = 0x80
+# Two values far from each other, and from where rounding to a power of two would part them from
+# values 5% above.
+_DARK, _LIGHT = 40, 200
+_LIGHTER, _SECOND = 2, {3: 0, 4: 1}
 
 
 def draw(media: Media) -> Any:
@@ -44,11 +48,22 @@ def draw(media: Media) -> Any:
 def _image(media: Media) -> Image.Image:
     width, height = media.size
     pixels = _bytes(media, (height, width, 3))
+    if media.tones:
+        pixels = _toned(pixels, media.tones)
     if media.twin:
         pixels[-1, -1, -1] ^= _OTHER
     if media.mirrored:
         pixels = np.ascontiguousarray(pixels[::-1, ::-1])
     return Image.fromarray(pixels)
+
+
+def _toned(pixels: npt.NDArray[np.uint8], tones: int) -> npt.NDArray[np.uint8]:
+    """Each value is one of two; see ``Media.tones``."""
+    light = pixels >= _OTHER
+    if tones in _SECOND:
+        light[:, _SECOND[tones] :: 2] ^= True
+    values = (_DARK, _LIGHT) if tones != _LIGHTER else (_DARK * 21 // 20, _LIGHT * 21 // 20)
+    return np.where(light, values[1], values[0]).astype(np.uint8)
 
 
 def _video(media: Media) -> npt.NDArray[np.uint8]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -17,7 +18,7 @@ from conformance.core.trace import Claim, FinishReason
 from conformance.plugins.servers.answers import CALLED, Answer, PartKind
 from conformance.plugins.servers.asking import Came
 from conformance.plugins.servers.fields import fits_schema
-from conformance.plugins.servers.planting import Kept
+from conformance.plugins.servers.planting import Drafted, Kept
 from conformance.plugins.servers.words import MARKERS, joined_tokens, whole_text
 from conformance.scenarios.served_clients import JOINED, RUNNING
 
@@ -266,6 +267,20 @@ def about_kept(kept: Sequence[Kept], count: int, nbytes: int | None) -> Iterator
         over = max((found.nbytes - found.last for found in kept), default=0)
         said = f"{over}, without the last answer's"
         yield Claim("bytes of prompts kept, of a limit", said, f"at most {nbytes}", over <= nbytes)
+
+
+def about_drafts(drafted: Sequence[Drafted], count: int, most: int) -> Iterator[Claim]:
+    """Claims that a draft model drafts for each answer, as many tokens as it should.
+
+    Args:
+        count: the answers so far; ``most``: the tokens of a draft.
+    """
+    found = [one for one in drafted if one.calls]
+    right = len(found) >= count
+    yield Claim("answers that have drafts", str(len(found)), f"at least {count}", right)
+    if found:  # most calls are none of a prompt, and not the last of an answer
+        length = statistics.mode(length for one in found for length in one.verified)
+        yield Claim("tokens verified at once", str(length), str(most + 1), length == most + 1)
 
 
 def about_swap(name: str, before: int, after: int) -> Claim:

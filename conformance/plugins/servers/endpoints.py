@@ -30,7 +30,8 @@ def sent(endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
     said, most = rest.pop("input"), rest.pop("max_tokens")
     system = [message["content"] for message in said if message["role"] == "system"]
     others = [message for message in said if message["role"] != "system"]
-    return READERS[endpoint].fields(rest, others, "".join(system), most, body.get("stop"))
+    (whole,) = system or [""]
+    return READERS[endpoint].fields(rest, others, whole, most, body.get("stop"))
 
 
 class Reader:
@@ -51,9 +52,9 @@ class Reader:
     @staticmethod
     @abstractmethod
     def fields(
-        rest: dict[str, Any], said: list[Any], system: str, most: int, stop: list[str] | None
+        rest: dict[str, Any], said: list[Any], system: Any, most: int, stop: list[str] | None
     ) -> dict[str, Any]:
-        """The body for these messages, this system message and this limit."""
+        """The body for these messages, this system message, a text or blocks, and this limit."""
 
     @abstractmethod
     def event(self, data: Mapping[str, Any]) -> None:
@@ -126,7 +127,7 @@ class MessagesReader(Reader):
 
     @staticmethod
     def fields(
-        rest: dict[str, Any], said: list[Any], system: str, most: int, stop: list[str] | None
+        rest: dict[str, Any], said: list[Any], system: Any, most: int, stop: list[str] | None
     ) -> dict[str, Any]:
         """See ``Reader.fields``."""
         further: dict[str, Any] = {"system": system} if system else {}
@@ -222,7 +223,7 @@ class ResponsesReader(Reader):
     def fields(
         rest: dict[str, Any],
         said: list[Any],
-        system: str,
+        system: Any,
         most: int,
         stop: list[str] | None,  # noqa: ARG004 - it has no such field
     ) -> dict[str, Any]:

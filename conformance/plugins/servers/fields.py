@@ -66,6 +66,8 @@ def question(
     for processor in request.processors:
         body |= processor.args
     body |= further(request)
+    if "max_completion_tokens" in body:  # the later name of the same limit
+        del body["max_tokens"]
     unread = asked is not None and asked.unread
     client = asked.client if asked is not None else Client.OPENAI
     endpoint = asked.endpoint if asked is not None else ""
@@ -86,10 +88,19 @@ def messages(request: Request, text: Callable[[Sequence[int]], str]) -> list[dic
     system = request.asked.system if request.asked is not None else 0
     if not system:
         return [{"role": "user", "content": text(request.prompt)}]
-    # Templates need not put a blank between messages.
+    assert request.asked is not None
+    count = request.asked.blocks
+    size = -(-system // max(count, 1))
+    # Templates need not put a blank between messages, nor servers between blocks; and some servers
+    # take away the one at the end of the last block.
+    blocks = [
+        f"{text(request.prompt[at : min(at + size, system)])} " for at in range(0, system, size)
+    ]
+    parts = [{"type": "text", "text": block} for block in blocks]
+    said = text(request.prompt[system:])
     return [
-        {"role": "system", "content": text(request.prompt[:system]) + " "},
-        {"role": "user", "content": text(request.prompt[system:])},
+        {"role": "system", "content": parts if count else blocks[0]},
+        {"role": "user", "content": f" {said}" if count else said},
     ]
 
 

@@ -25,12 +25,13 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.forward_calls import ServedStep
 from conformance.core.origin import Origin, Other
-from conformance.core.schedule import Asked, Request, Schedule
+from conformance.core.schedule import Asked, Request, Schedule, own_limit, own_sampler
 from conformance.core.trace import Claim, FinishReason, StepOutput
 from conformance.plugins.servers import planting
 from conformance.plugins.servers.answers import CALLED, Answer
 from conformance.plugins.servers.asking import Question, Tokens
 from conformance.plugins.servers.claims import (
+    about_drafts,
     about_kept,
     about_limits,
     about_lists,
@@ -38,8 +39,8 @@ from conformance.plugins.servers.claims import (
     right_text,
 )
 from conformance.plugins.servers.endpoints import ending_of
-from conformance.plugins.servers.fields import question
-from conformance.plugins.servers.planting import Steps, kept, weighed
+from conformance.plugins.servers.fields import question, sampled
+from conformance.plugins.servers.planting import Steps, drafted, kept, weighed
 from conformance.plugins.servers.process import (
     ManagedServer,
     Pool,
@@ -51,7 +52,7 @@ from conformance.plugins.servers.process import (
 from conformance.plugins.servers.served_engine import ServedEngine
 from conformance.plugins.servers.spelling import Right, Spelling, write_pieces
 from conformance.plugins.servers.tool_answers import Marked
-from conformance.plugins.servers.words import end_by, rename, text_of
+from conformance.plugins.servers.words import end_by, exchange, exchanged, rename, text_of
 from conformance.scenarios.marker_styles import STYLES
 from conformance.scenarios.pieces import PieceKind, bytes_of
 
@@ -90,6 +91,8 @@ class ManagedEngine(ServedEngine):
     counting: ClassVar[str] = ""
     # Whether an option limits how many prompts are computed in one pass.
     limits_prompts: ClassVar[bool] = False
+    # Tokens that a draft model drafts at once, where the server has one.
+    drafts: ClassVar[int] = 0
     # A line of the log about a prompt in prefill: its tokens so far, and all of them.
     progress: ClassVar[re.Pattern[str]] = re.compile(r"(?!)")
 
@@ -105,6 +108,8 @@ class ManagedEngine(ServedEngine):
         self._worked_before: dict[str, int] = {}
         self._someone_left = False
         self._rights: dict[str, Right] = {}
+        # By the names of models: the ids whose words are exchanged in their tokenizers.
+        self._others: dict[str, Mapping[int, int]] = {}
         # Bytes of arrays before the first step, and their increase once all requests have ended.
         self._at_first: int | None = None
         self._left_over: int | None = None
@@ -129,7 +134,7 @@ class ManagedEngine(ServedEngine):
         with tempfile.TemporaryDirectory(prefix="conformance-unstarted-") as name:
             recorder = Recorder(folder=name)
             engine = cls.__new__(cls)
-            engine._given, engine._options = model, schedule.options
+            engine._given, engine._options, engine._others = model, schedule.options, {}
             engine._server = _Unstarted(Path(name))
             if engine._options.markers:
                 engine._of_words().mkdir()
@@ -267,6 +272,9 @@ class ManagedEngine(ServedEngine):
             if (caching := self._options.prefix_caching) is not None:
                 found = kept(self._server.folder)
                 yield from about_kept(found, caching.snapshots, self.kept_bytes())
+            if self._options.draft_model:
+                found_drafts = drafted(self._server.folder)
+                yield from about_drafts(found_drafts, len(self._requests), self.drafts)
             yield from self._swaps()
         if self._options.listed:
             yield from about_lists(self.url, self.health, self.model_name())
@@ -344,7 +352,35 @@ class ManagedEngine(ServedEngine):
         # What ends any answer is in the checkpoint's files.
         own = tuple(stop for stop in request.stop if stop not in self._options.stop)
         given = msgspec.structs.replace(request, stop=own)
-        return question(given, name, self.text, streamed=streamed, logprobs=logprobs)
+        others = self._exchanged(request)
+
+        def text(tokens: Sequence[int]) -> str:
+            return self.text([others.get(token, token) for token in tokens])
+
+        made = question(given, name, text, streamed=streamed, logprobs=logprobs)
+        for field in self._left_out(request):
+            del made.body[field]
+        return made
+
+    def _exchanged(self, request: Request) -> Mapping[int, int]:
+        """For the ids whose words are exchanged in the tokenizer of a request's model, the others.
+
+        Empty if that is the server's own model.
+        """
+        asked = request.asked
+        if asked is None or not (asked.other or asked.family):
+            return {}
+        name = self._named(asked)
+        if name not in self._others:
+            self._others[name] = exchanged(Path(name))
+        return self._others[name]
+
+    def _left_out(self, request: Request) -> Iterator[str]:
+        """The fields that a request leaves to the server, which was started with their values."""
+        if request.sampler is not None and own_sampler(request, self._options) is None:
+            yield from sampled(request.sampler)
+        if own_limit(request, self._options) is None:
+            yield "max_tokens"
 
     @abstractmethod
     def spelling(self) -> Spelling:
@@ -355,7 +391,9 @@ class ManagedEngine(ServedEngine):
         if self._options.markers:
             return self._marked.read(self._tokens(request), answer)
         if not self._options.pieces:
-            return super().read(request, answer)
+            others = self._exchanged(request)
+            found = super().read(request, answer)
+            return [(others.get(token, token), said) for token, said in found]
         return self._spelling.read(self._right(request), answer)
 
     def whole(self, request: Request, found: Tokens, answer: Answer) -> tuple[Tokens, FinishReason]:
@@ -447,6 +485,7 @@ class ManagedEngine(ServedEngine):
             folder.mkdir()
             self._origin.other(self._origin.seed + other).write(folder)
             self.dress(folder)
+            exchange(folder)
         return str(folder)
 
     def _of_words(self) -> Path:
@@ -476,6 +515,7 @@ class ManagedEngine(ServedEngine):
             folder.mkdir()
             self.of_family(self._origin, asked.family).write(folder)
             self.dress(folder)
+            exchange(folder)
         return str(folder)
 
     def memory(self) -> int | None:

@@ -66,6 +66,7 @@ class MlxLmServer(ManagedEngine):
     }
 
     limits_prompts: ClassVar[bool] = True
+    drafts: ClassVar[int] = 2
     counting: ClassVar[str] = "conformance.plugins.servers.planting:of_mlx_lm"
     progress: ClassVar[re.Pattern[str]] = re.compile(r"Prompt processing progress: (\d+)/(\d+)")
     imported: ClassVar[tuple[str, ...]] = (
@@ -90,11 +91,16 @@ class MlxLmServer(ManagedEngine):
         return {cls.request_model: body_fields_in(tree), COMMAND_LINE: options_in(tree)}
 
     def flags(self) -> Sequence[str]:
-        """Options for sizes, for the number of kept prompts, and for quantized caches."""
+        """Options for sizes, kept prompts and quantized caches, and what requests leave out."""
         options, kv = self._options, self._options.kv
         caching = options.prefix_caching
         most = self.kept_bytes()
+        sampler = options.sampler.args if options.sampler is not None else {}
+        drafts = ("--num-draft-tokens", str(self.drafts)) if options.draft_model else ()
         return (
+            *(text for name, value in sampler.items() for text in (_option(name), str(value))),
+            *(("--max-tokens", str(options.max_tokens)) if options.max_tokens else ()),
+            *drafts,
             *("--prefill-step-size", str(options.prefill_step_size)),
             *("--prompt-concurrency", str(options.prefill_batch_size)),
             *("--decode-concurrency", str(options.completion_batch_size)),
@@ -195,6 +201,11 @@ class MlxLmServer(ManagedEngine):
         if len(logprobs) < len(found):
             logprobs = [None] * len(found)
         return list(zip(found, logprobs, strict=False))
+
+
+def _option(name: str) -> str:
+    """The option of the command line for an argument of a sampler."""
+    return f"--{name.replace('_', '-')}"
 
 
 # Tokens for which a cache has storage as soon as it has one.

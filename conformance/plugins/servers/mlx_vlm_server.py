@@ -109,6 +109,7 @@ class MlxVlmServer(ManagedEngine):
             *("--prefill-step-size", str(options.prefill_step_size)),
             *("--max-num-seqs", str(options.completion_batch_size)),
             *("--top-logprobs-k", _TOP),
+            *(("--max-tokens", str(options.max_tokens)) if options.max_tokens else ()),
             *quantized,
         )
 

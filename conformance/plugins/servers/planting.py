@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import itertools
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +28,7 @@ from conformance.core.forward_calls import ForwardCall, ServedStep
 from conformance.core.mends import Mend, mend
 
 _HITS = "hits-{}"
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class _Line(msgspec.Struct):
 
 def of_mlx_lm(hits: Hits) -> Patch:
     """The patch that records steps, and kept prompts, in the process of mlx-lm's server."""
-    return together(_noted("mlx_lm.generate", hits), _kept(hits), _weighed(hits))
+    return together(_noted("mlx_lm.generate", hits), _kept(hits), _drafted(hits), _weighed(hits))
 
 
 def of_mlx_vlm(hits: Hits) -> Patch:
@@ -197,9 +199,61 @@ def _kept(hits: Hits) -> Patch:
 
 def kept(folder: Path) -> list[Kept]:
     """What a server's store of prompts held whenever a request looked for its own."""
-    file = folder / _KEPT
+    return _lines(folder / _KEPT, Kept)
+
+
+_DRAFTED = "drafted.jsonl"
+
+
+class Drafted(msgspec.Struct, frozen=True):
+    """An answer that is served by itself, so far.
+
+    Attributes:
+        number: of the answer.
+        calls: of the draft model.
+        verified: the lengths of the model's own calls, in tokens.
+    """
+
+    number: int
+    calls: int
+    verified: list[int]
+
+
+def _drafted(hits: Hits) -> Patch:
+    """Write what a draft model did for each answer that is served by itself, before each token."""
+    from mlx_lm import server  # noqa: PLC0415 - only in a server's process
+
+    from conformance.backend.metering import attach_meter  # noqa: PLC0415
+
+    place: Path = hits.file  # type: ignore[attr-defined]
+    file = os.open(place.with_name(_DRAFTED), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    metered: dict[int, list[ForwardCall]] = {}
+
+    def calls_of(model: Any) -> list[ForwardCall]:
+        if model is not None and id(model) not in metered:
+            metered[id(model)] = attach_meter(model)
+        return metered.get(id(model), [])
+
+    def generate(right: Right, **options: Any) -> Iterator[Any]:
+        drafts, own = calls_of(options["draft_model"]), calls_of(options["model"])
+        number, begun, at = next(numbers), len(drafts), len(own)
+        for response in right(**options):
+            line = Drafted(number, len(drafts) - begun, [call.length for call in own[at:]])
+            os.write(file, msgspec.json.encode(line) + b"\n")
+            yield response
+
+    numbers = itertools.count()
+    return wrap(server, "stream_generate", generate)
+
+
+def drafted(folder: Path) -> list[Drafted]:
+    """What a draft model did for the answers that a server has served by themselves."""
+    return list({line.number: line for line in _lines(folder / _DRAFTED, Drafted)}.values())
+
+
+def _lines(file: Path, kind: type[_Read]) -> list[_Read]:
     lines = file.read_bytes().splitlines() if file.exists() else []
-    return [msgspec.json.decode(line, type=Kept) for line in lines]
+    return [msgspec.json.decode(line, type=kind) for line in lines]
 
 
 _WANTED, _COUNTS = "weigh", "weighed.json"

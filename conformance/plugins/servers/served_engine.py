@@ -391,6 +391,7 @@ class ServedEngine(Engine):
             processed[name] = len(request.prompt) - self._processed.get(name, 0)
             waited = self._waited(name, came.answer)
         count = len(found)
+        over = not came.ended and count > request.max_tokens
         # The finish reason may come after the last token, which is held back for it.
         found = found if came.ended else found[:-1]
         reason = self.reason(request, came.answer) if came.ended else None
@@ -406,6 +407,11 @@ class ServedEngine(Engine):
                 last = events[-1]
                 events[-1] = TokenEvent(name, last.token, None, last.token_logprob, reason)
         claims = (*waited, *(self._said(came, count) if came.ended else ()))
+        if over:  # who knows when it would end
+            self._asking.leave(name)
+            self._stages[name] = Stage.FINISHED
+            most = f"at most {request.max_tokens}"
+            claims += (Claim("tokens of an answer, of its limit", str(count), most, holds=False),)
         cached = (came.answer.usage.get("prompt_tokens_details") or {}).get("cached_tokens")
         reused = {name: int(cached)} if came.ended and cached else {}
         return StepOutput(tuple(events), processed, reused=reused, claims=claims)

@@ -147,6 +147,35 @@ def rename(
     config_path.write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
+def exchange(folder: Path) -> None:
+    """Exchange the texts of neighbours, such as ids 4 and 5, in a checkpoint's tokenizer.
+
+    So no other tokenizer of these words reads or writes its model's tokens.
+    """
+    path = folder / "tokenizer.json"
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    vocabulary: dict[str, int] = content["model"]["vocab"]
+    pairs = {n: n ^ 1 for n in vocabulary.values() if _plain(vocabulary, n, n ^ 1)}
+    content["model"]["vocab"] = {text: pairs.get(n, n) for text, n in vocabulary.items()}
+    for added in content["added_tokens"]:
+        if added["id"] in pairs:
+            added["content"] = text_of((pairs[added["id"]],))
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def _plain(vocabulary: Mapping[str, int], *tokens: int) -> bool:
+    return all(vocabulary.get(text_of((token,))) == token for token in tokens)
+
+
+def exchanged(folder: Path) -> dict[int, int]:
+    """For each id whose text is that of another one, that other one."""
+    path = folder / "tokenizer.json"
+    if not path.exists():  # nothing was started
+        return {}
+    vocabulary = json.loads(path.read_text(encoding="utf-8"))["model"]["vocab"]
+    return {n: int(t[1:]) for t, n in vocabulary.items() if _PLAIN.fullmatch(t) and n != int(t[1:])}
+
+
 def joined_tokens(text: str, words: Sequence[tuple[str, int]]) -> tuple[int, ...]:
     """The tokens of a text whose words are joined without blanks.
 

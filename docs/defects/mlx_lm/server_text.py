@@ -5,6 +5,9 @@
   (generate.py:1086) takes the string out of the text all the same.
 - server.py:1615 discards what is held back when a token ends an answer. With the stop string
   "stop", an answer "say st" that ends there lacks its last two letters.
+- generate.py:1013 lets text go only where no string may have begun in it. With the stop string
+  "ssto", of "sssto" the first letter belongs to no stop string, but is held with the others, and
+  discarded with them.
 
 Each is asked of the functions that the server calls. Exit code 1 while any of them is wrong.
 """
@@ -48,10 +51,20 @@ def loses_text():
     return text != "say st", f"'say st' that a token ends: {text!r}"
 
 
+def loses_text_before_a_stop():
+    state, text = make_text_state_machine(TOKENIZER, ["ssto"]).make_state("normal"), ""
+    for letter in "ssst":
+        state, segments = TextStateMachine.split(state, letter)
+        text += "".join(part for _, part in segments)
+    # What server.py does once the last letter has come, of which it reads no text.
+    state, _ = TextStateMachine.discard(state)
+    return text != "s", f"'sssto' with the stop string 'ssto': {text!r}"
+
+
 def main():
     print(f"mlx-lm {version('mlx-lm')}")
     wrong = False
-    for check in (goes_on, loses_text):
+    for check in (goes_on, loses_text, loses_text_before_a_stop):
         bad, said = check()
         print(f"{check.__name__}: {said}: {'wrong' if bad else 'right'}")
         wrong |= bad

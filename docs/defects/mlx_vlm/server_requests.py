@@ -8,6 +8,10 @@
 - two equal sampled requests without a seed: both get the seed 0 (server/schemas.py:837), and the
   same answer.
 - ``"min_p": 1.0``: no sampler gets it (server/generation.py:1512).
+- ``"max_completion_tokens": 4`` in place of ``max_tokens``: nobody reads it
+  (server/request_normalization.py:201), and the answer goes on to the default limit.
+- ``"logprobs": true`` while another client asks for another model: the tokens beside the rest of
+  the logprobs are named by that model's tokenizer (server/openai.py:2171).
 - another model's name: the loaded model is let go before it is known whether there is such a model
   (server/app.py:639), and a stream with logprobs breaks off (server/openai.py:2171).
 - ``"max_tokens": -1``, ``"temperature": -1``, ``"top_p": 1.5``: accepted (server/schemas.py:822).
@@ -74,15 +78,15 @@ TEMPLATE = (
 )
 
 
-def write(folder):
-    mx.random.seed(0)
+def write(folder, first=0):
+    mx.random.seed(first)
     config = {**CONFIG, "text_config": {}}
     made = update_module_configs(
         qwen2_vl.ModelConfig.from_dict(config), qwen2_vl, config, ["text", "vision"]
     )
     weights = dict(tree_flatten(qwen2_vl.Model(made).parameters()))
     mx.save_safetensors(f"{folder}/model.safetensors", weights)
-    words = {f"t{i}": i for i in range(60)} | SPECIAL | {"</s>": 64}
+    words = {f"t{(first + i) % 60}": i for i in range(60)} | SPECIAL | {"</s>": 64}
     added = [
         {
             "id": token,
@@ -151,6 +155,7 @@ class Server:
             "context_management": [],
             **fields,
         }
+        body = {name: value for name, value in body.items() if value is not None}
         data, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
         asked = urllib.request.Request(f"{self.url}/v1/chat/completions", data, headers)
         try:
@@ -224,6 +229,26 @@ def draws_any(server):
     return found != alone, f"greedy {' '.join(alone)}, with a min_p of 1 {' '.join(found)}"
 
 
+def has_no_limit(server):
+    body = {"max_completion_tokens": 4, "max_tokens": None}
+    count = len(server.words(**body))
+    return count != 4, f"{count} tokens, of a limit of 4"
+
+
+def names_by_another(server):
+    with tempfile.TemporaryDirectory() as name:
+        write(Path(name), first=7)
+        rest = server.beside(logprobs=True)
+        server.ask(model=name)
+        text = rest()
+    pieces = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+    parts = [choice for piece in pieces for choice in piece["choices"] if choice.get("logprobs")]
+    said = [part["delta"]["content"].strip() for part in parts]
+    named = [part["logprobs"]["content"][0]["token"].strip() for part in parts]
+    last = f"{' '.join(said[-3:])!r} is named {' '.join(named[-3:])!r}"
+    return said != named, f"the end of the answer, {last}"
+
+
 def breaks_off(server):
     rest = server.beside(logprobs=True)
     status, _ = server.ask(model="/no/such/model")
@@ -246,12 +271,14 @@ DEFECTS = {
     "logprobs beside a request without": lacks_logprobs,
     "equal requests without a seed": draws_alike,
     "min_p": draws_any,
+    "max_completion_tokens": has_no_limit,
     "max_tokens of -1": accepts(max_tokens=-1),
     "a negative temperature": accepts(temperature=-1.0),
     "top_p above 1": accepts(top_p=1.5),
     "stream of no truth value": accepts(stream="yes"),
     "a bias that is no number": accepts(logit_bias={"1": "much"}),
     "an image that is none": accepts(text=IMAGE),
+    "logprobs while another model is loaded": names_by_another,
     "another model's name": breaks_off,  # the last, as the model is gone
 }
 

@@ -19,8 +19,10 @@ from mlx_lm.models.cache import ChunkedKVCache, LRUPromptCache
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.core.mends import Mend
+from conformance.plugins.mlx_lm.mends import batch_generator
 from conformance.plugins.servers.planting import served_mend
 
+_OF_TRIE = ("__fail__", "__match__")  # keys of a node that are no character
 _QUEUE = 1024  # connections that wait to be accepted
 
 
@@ -373,5 +375,36 @@ def ends_lose_no_text(hits: Hits) -> Patch:
         wrap(TextStateMachine, "split", split),
     )
 
+
+@served_mend("server-text-lost-before-a-stop")
+def only_what_may_match_is_held(hits: Hits) -> Patch:
+    """Of the text that is held back only that is held with which a string may begin."""
+
+    def split(right: Right, state: Any, text: str) -> Any:
+        (name, node, states, held), segments = right(state, text)
+        if name is None:
+            return (name, node, states, held), segments
+        safe = len(held) - _depth(states[name][0], node)
+        if safe > 0:
+            hits.hit()
+            last, said = segments[-1]
+            segments[-1], held = (last, said + held[:safe]), held[safe:]
+        return (name, node, states, held), segments
+
+    return wrap(TextStateMachine, "split", split)
+
+
+def _depth(root: Any, node: Any) -> int:
+    """The characters that lead from the root of a trie to one of its nodes."""
+    level, depth = [root], 0
+    while level and not any(one is node for one in level):
+        level = [n for one in level for key, n in one.items() if key not in _OF_TRIE]
+        depth += 1
+    return depth if level else 0
+
+
+PROMPTS_IN_PREFILL_HAVE_SLOTS = served_mend("more-rows-than-slots-served")(
+    batch_generator.prompts_in_prefill_have_slots.repair
+)
 
 MENDS = tuple(value for value in tuple(globals().values()) if isinstance(value, Mend))

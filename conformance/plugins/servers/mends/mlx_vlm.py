@@ -238,6 +238,51 @@ def _of_class(owner: Any, kind: type) -> Iterator[None]:
         owner.__class__ = own
 
 
+class _OfTokenizer(int):
+    """A token with the tokenizer of the model that made it."""
+
+    tokenizer: Any = None
+
+
+@served_mend("server-logprobs-by-another-tokenizer")
+def entries_are_named_by_their_own_tokenizer(hits: Hits) -> Patch:
+    """The entry of a token has the text that the tokenizer of its own model gives it."""
+
+    def generate(right: Right, self: Any, *args: Any, **options: Any) -> Any:
+        context, tokens = right(self, *args, **options)
+
+        def marked() -> Iterator[Any]:
+            for piece in tokens:
+                token = _OfTokenizer(piece.token)
+                token.tokenizer = self.tokenizer
+                yield dataclasses.replace(piece, token=token)
+
+        return context, _Stopping(tokens, marked())
+
+    def named(right: Right, tokenizer: Any, token: Any, *args: Any, **options: Any) -> Any:
+        own = getattr(token, "tokenizer", None)
+        hits.hit_if(own is not None and own is not tokenizer)
+        return right(own or tokenizer, int(token), *args, **options)
+
+    return together(
+        wrap(generation.ResponseGenerator, "generate", generate),
+        wrap(openai, "_make_logprob_content", named),
+    )
+
+
+@served_mend("server-later-name-of-the-limit")
+def limits_have_two_names(hits: Hits) -> Patch:
+    """A chat's max_completion_tokens is its limit, as max_tokens is."""
+
+    def built(args: Any, request: Any, *_: Any, **__: Any) -> Any:
+        most = getattr(request, "max_completion_tokens", None)
+        hits.hit_if(most is not None)
+        args.max_tokens = args.max_tokens if most is None else most
+        return args
+
+    return after(request_normalization, "_build_gen_args", built)
+
+
 @served_mend("server-min-p-ignored")
 def unlikely_tokens_are_left_out(hits: Hits) -> Patch:
     """A request with min_p is sampled from the tokens that it leaves."""
@@ -320,7 +365,7 @@ def messages_stop(hits: Hits) -> Patch:
 
     def applied(right: Right, text: str, sequences: Any) -> Any:
         found = ended.pop(id(sequences), None)
-        return (text, found) if found is not None else right(text, sequences)
+        return right(f"{text}{found or ''}", sequences)
 
     return together(
         after(request_normalization, "_build_gen_args", kept),

@@ -339,3 +339,18 @@ def calls_said_to_be_a_stop(hits: Hits) -> Patch:
         return right(self, text, "stop" if reason == "tool_calls" else reason, *args, **more)
 
     return wrap(server.APIHandler, "generate_response", respond)
+
+
+@_fault("S83.cached-tokens-with-the-answer", kills=("served_prefixes/one_by_one",))
+def cached_tokens_with_the_answer(hits: Hits) -> Patch:
+    """The cached_tokens of an answer in one piece count its own tokens, too."""
+
+    def respond(right: Right, self: Any, *args: Any, **more: Any) -> Any:
+        text, reason, prompt, made, cached, *rest = (*args, *[None] * 5)[: max(5, len(args))]
+        if not self.stream and cached:
+            hits.hit()
+            cached += made
+        given = (text, reason, prompt, made, cached, *rest)[: len(args)]
+        return right(self, *given, **more)
+
+    return wrap(server.APIHandler, "generate_response", respond)

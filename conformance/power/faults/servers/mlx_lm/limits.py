@@ -10,7 +10,7 @@ from mlx_lm.generate import BatchGenerator
 from mlx_lm.models.cache import LRUPromptCache
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, before, wrap
+from conformance.core.faults.patching import Patch, Right, before, together, wrap
 from conformance.plugins.servers.planting import served_fault
 
 _fault = partial(
@@ -106,3 +106,57 @@ def replaced_model_kept(hits: Hits) -> Patch:
         models.append(self.model)
 
     return before(server.ModelProvider, "reset", reset)
+
+
+@_fault("S78.default-of-the-command-line-dropped", kills=("served_options/defaults",))
+def default_of_the_command_line_dropped(hits: Hits) -> Patch:
+    """A request that leaves min_p and top_p out is sampled without them, whatever the server's are.
+
+    The other options of the command line have their effect.
+    """
+
+    def check(self: Any) -> None:
+        for name, off in (("min_p", 0.0), ("top_p", 1.0)):
+            hits.hit_if(name not in self.body and getattr(self, name) != off)
+            setattr(self, name, self.body.get(name, off))
+
+    return before(server.APIHandler, "validate_model_parameters", check)
+
+
+@_fault("S79.drafts-not-used", kills=("served_options/draft_model",))
+def drafts_not_used(hits: Hits) -> Patch:
+    """The draft model is loaded, and its answers are made without it."""
+
+    def generate(right: Right, **options: Any) -> Any:
+        hits.hit_if(options["draft_model"] is not None)
+        return right(**{**options, "draft_model": None})
+
+    return wrap(server, "stream_generate", generate)
+
+
+@_fault("S80.words-of-the-model-before", kills=("served_models/in_turn",))
+def words_of_the_model_before(hits: Hits) -> Patch:
+    """An answer's tokens are read by the tokenizer of the model that was loaded before its own."""
+    before_it: list[Any] = []
+
+    def reset(self: Any) -> None:
+        if self.tokenizer is not None:
+            before_it[:] = [self.tokenizer]
+
+    def generate(right: Right, self: Any, *args: Any, **options: Any) -> Any:
+        context, pieces = right(self, *args, **options)
+        return context, spelled(pieces)
+
+    def spelled(pieces: Any) -> Any:
+        for piece in pieces:
+            if before_it and piece.text.strip():
+                own = piece.text.lstrip()
+                text = piece.text.removesuffix(own) + before_it[0].decode([piece.token]).strip()
+                hits.hit_if(text != piece.text)
+                piece.text = text
+            yield piece
+
+    return together(
+        before(server.ModelProvider, "reset", reset),
+        wrap(server.ResponseGenerator, "generate", generate),
+    )

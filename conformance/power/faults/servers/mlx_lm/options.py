@@ -10,10 +10,10 @@ from typing import Any
 
 import mlx.core as mx
 from mlx_lm import server
-from mlx_lm.generate import BatchGenerator
+from mlx_lm.generate import BatchGenerator, GenerationBatch, StopSequences
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, after, before, wrap
+from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.plugins.servers.planting import served_fault
 
 _fault = partial(
@@ -96,6 +96,34 @@ def penalty_lost_beside_another(hits: Hits) -> Patch:
         return found[:-1] if len(found) > 1 else found
 
     return wrap(server, "_make_logits_processors", make)
+
+
+@_fault("S72.history-of-a-penalty-ignored")
+def history_of_a_penalty_ignored(hits: Hits) -> Patch:
+    """All penalties count the default number of tokens, whatever their requests ask for."""
+
+    def make(args: Any) -> None:
+        for kind in ("repetition", "presence", "frequency"):
+            name = f"{kind}_context_size"
+            hits.hit_if(
+                getattr(args.logits, f"{kind}_penalty") and getattr(args.logits, name) != 20
+            )
+            setattr(args.logits, name, 20)
+
+    return before(server, "_make_logits_processors", make)
+
+
+@_fault("S73.filter-lost-beside-another")
+def filter_lost_beside_another(hits: Hits) -> Patch:
+    """Of several filters of a sampler the last is left out."""
+
+    def change(sampling: Any) -> None:
+        off = {"top_p": 1.0, "min_p": 0.0, "xtc_probability": 0.0, "top_k": 0}
+        given = [name for name, value in off.items() if getattr(sampling, name) != value]
+        if len(given) > 1:
+            setattr(sampling, given[-1], off[given[-1]])
+
+    return _sampling(hits, change)
 
 
 @_fault("S37.logprobs-of-the-first-request", kills=("served_traffic/some_logprobs",))
@@ -202,6 +230,57 @@ def limit_of_one_taken_for_none(hits: Hits) -> Patch:
         return right(self, segments, *args, **options)
 
     return wrap(BatchGenerator, "insert_segments", insert)
+
+
+@_fault("S74.end-at-the-limit-said-to-be-cut", kills=("served_traffic/ends",))
+def end_at_the_limit_said_to_be_cut(hits: Hits) -> Patch:
+    """An answer whose last token that its limit allows ends it is said to have been cut."""
+
+    def step(found: Any, *_: Any, **__: Any) -> Any:
+        for response in found[1]:
+            if response.finish_reason == "stop" and response.uid in full:
+                hits.hit()
+                response.finish_reason = "length"
+        return found
+
+    def note(self: Any) -> None:
+        rows = zip(self.uids, self._num_tokens, self.max_tokens, strict=True)
+        full.update(uid for uid, count, most in rows if count + 1 >= most)
+
+    full: set[int] = set()
+    return together(before(GenerationBatch, "next", note), after(BatchGenerator, "next", step))
+
+
+@_fault("S75.stop-string-begun-once", kills=("served_traffic/ends",))
+def stop_string_begun_once(hits: Hits) -> Patch:
+    """After a part of a stop string that did not go on, it is looked for from its start again.
+
+    What the part may have in common with the string's own begin is forgotten.
+    """
+
+    def forget(root: Any, node: Any) -> None:
+        for key, child in node.items():
+            if key not in {"__fail__", "__match__"}:
+                hits.hit_if(child["__fail__"] is not root)
+                child["__fail__"] = root
+                forget(root, child)
+
+    def made(_: Any, self: Any, *__: Any) -> None:
+        forget(self._root, self._root)
+
+    return after(StopSequences, "__init__", made)
+
+
+@_fault("S76.limit-by-its-later-name-ignored", kills=("served_alone/limits",))
+def limit_by_its_later_name_ignored(hits: Hits) -> Patch:
+    """A request that has max_completion_tokens in place of max_tokens gets the default limit."""
+
+    def check(self: Any) -> None:
+        if "max_tokens" not in self.body:
+            hits.hit_if("max_completion_tokens" in self.body)
+            self.max_tokens = self.response_generator.cli_args.max_tokens
+
+    return before(server.APIHandler, "validate_model_parameters", check)
 
 
 def _of_another(hits: Hits, *, first: bool) -> Patch:

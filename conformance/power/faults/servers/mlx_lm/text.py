@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from functools import partial
 from typing import Any
 
@@ -89,3 +90,17 @@ def stop_string_by_its_first_piece(hits: Hits) -> Patch:
         return StopSequences([*((end,) for end in tokenizer.eos_token_ids), *firsts])
 
     return wrap(server, "make_stop_sequences", make)
+
+
+@_fault("S77.marks-dropped-from-whole-answers")
+def marks_dropped_from_whole_answers(hits: Hits) -> Patch:
+    """An answer in one piece has letters without their combining marks."""
+
+    def respond(right: Right, self: Any, text: str, *args: Any, **more: Any) -> Any:
+        if not self.stream:
+            bare = "".join(char for char in text if not unicodedata.combining(char))
+            hits.hit_if(bare != text)
+            text = bare
+        return right(self, text, *args, **more)
+
+    return wrap(server.APIHandler, "generate_response", respond)

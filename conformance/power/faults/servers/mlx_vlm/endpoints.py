@@ -78,3 +78,26 @@ def total_of_a_response_without_its_input(hits: Hits) -> Patch:
         return found.model_copy(update={"total_tokens": found.output_tokens})
 
     return after(OpenAIUsage, "from_metrics", usage)
+
+
+@_fault("S82.last-block-of-a-system-message-alone")
+def last_block_of_a_system_message_alone(hits: Hits) -> Patch:
+    """Of a message's system in several blocks the last is used."""
+
+    def system(right: Right, blocks: Any) -> Any:
+        several = isinstance(blocks, list) and len(blocks) > 1
+        hits.hit_if(several)
+        return right(blocks[-1:] if several else blocks)
+
+    return wrap(anthropic, "_anthropic_system_text", system)
+
+
+@_fault("S82.stop-sequence-not-named")
+def stop_sequence_not_named(hits: Hits) -> Patch:
+    """A message that a stop sequence ends is said to have ended its turn."""
+
+    def applied(found: Any, *_: Any, **__: Any) -> Any:
+        hits.hit_if(found[1])
+        return found[0], None
+
+    return after(anthropic, "_apply_stop_sequences", applied)

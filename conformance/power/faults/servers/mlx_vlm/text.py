@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from functools import partial
 from typing import Any
 
@@ -55,5 +56,18 @@ def last_bytes_dropped(hits: Hits) -> Patch:
         lost = reason == "length" and said.endswith("\ufffd")
         hits.hit_if(lost)
         return "" if lost else said
+
+    return wrap(_ServerTokenStreamer, "advance", advance)
+
+
+@_fault("S77.pieces-normalised")
+def pieces_normalised(hits: Hits) -> Patch:
+    """A letter and its combining mark come as one character."""
+
+    def advance(right: Right, self: Any, token: int, reason: Any) -> Any:
+        said = right(self, token, reason)
+        made = unicodedata.normalize("NFC", said)
+        hits.hit_if(made != said)
+        return made
 
     return wrap(_ServerTokenStreamer, "advance", advance)

@@ -1,0 +1,46 @@
+"""Defects of kept prefixes: pictures that a key takes for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import mlx.core as mx
+from mlx_vlm import apc
+
+from conformance.core.faults.declaration import Hits
+from conformance.core.faults.patching import Patch, Right, wrap
+from conformance.plugins.servers.planting import served_fault
+
+_fault = partial(
+    served_fault,
+    engine="mlx_vlm_server",
+    fault_class="server prefixes",
+    source="issue trackers: pictures that share an answer",
+    # Of other models the server reuses no prompt with a picture.
+    needs=("modality:image", "cache:ArraysCache|cache:RotatingKVCache"),
+    kills=("served_image_prefixes/one_by_one",),
+)
+
+
+def _hashed(hits: Hits, read: Callable[[mx.array], mx.array]) -> Patch:
+    """A picture's key is made of what is read of its values."""
+
+    def key(right: Right, values: mx.array) -> int:
+        hits.hit()
+        found: int = right(read(values))
+        return found
+
+    return wrap(apc, "_tensor_content_hash", key)
+
+
+@_fault("S81.picture-by-its-light-and-dark")
+def picture_by_its_light_and_dark(hits: Hits) -> Patch:
+    """A picture's key says of each value whether it is light or dark."""
+    return _hashed(hits, lambda values: values > 0)
+
+
+@_fault("S81.picture-by-every-second-value")
+def picture_by_every_second_value(hits: Hits) -> Patch:
+    """A picture's key is made of every second value."""
+    return _hashed(hits, lambda values: values.reshape(-1)[1::2])
