@@ -178,8 +178,9 @@ class Mending:
             known: the entries that the line names, by id. Where functions changed, none is mended.
         """
         case = CaseId.parse(line.case)
-        beside = [m for name in line.beside for m in self.mends_for(known[name], case.family)]
         own = self.mends_for(known[line.entry], case.family)
+        others = [m for name in line.beside for m in self.mends_for(known[name], case.family)]
+        beside = [mend for mend in others if mend not in own]  # what hides the entry mends it, too
         found = worst(self.small(case, line.schedule, beside))
         if found is not line.verdict or not own:
             return found

@@ -126,7 +126,9 @@ class Session:
             raise NotOffered(f"no {', '.join(lacking)}, as --not-offered says")
         plays = functools.partial(self.tier.keeps, subject.family, scenario.name)
         brief = dataclasses.replace(brief_for(subject, engine, case.seed), plays=plays)
-        made = scenario.make(brief) if not instead else ()
+        # A processor may know only prompts with media that it composed in this process.
+        composed = any(request.media for schedule in instead for request in schedule.requests)
+        made = scenario.make(brief) if composed or not instead else ()
         schedules = instead or [s for s in made if not only or s.name in only]
         if scenario.oracle_only:
             return discerning(judge_oracle(subject, schedules), subject, brief)
