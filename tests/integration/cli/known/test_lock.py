@@ -62,7 +62,7 @@ def _of_one_row(line):
 
 
 def test_entries_without_a_schedule_are_named_with_the_reason(known_lock):
-    done = known_lock(ENTRY, SERVED, "--minutes", "0.0001", "--write")
+    done = known_lock(ENTRY, SERVED, "--minutes", "0.000001", "--write")
     assert done.exit_code == 0, done.output
     assert f"no schedule, none is stored: 1: {ENTRY}" in done.output
     served = "it shows on a server, whose schedules are not made smaller"
