@@ -25,7 +25,6 @@ NOT_RUN = {
     "conformance report results.jsonl --mutants": "test_mutants.py of that command runs it",
     "conformance report releases/*.jsonl today.jsonl --site": "as for that of *.jsonl",
     "conformance report *.jsonl --site": "integration/cli/test_report_ci.py runs it",
-    "python ci/issues.py": "it starts servers; integration/test_issues.py runs its functions",
     "conformance report results.jsonl --costs": "integration/cli/test_report_ci.py runs it",
     "conformance audit power --engine mlx_lm_server": "a quarter of an hour, by hand",
     "conformance audit power --engine mlx_vlm_server": "as for mlx_lm_server",
