@@ -27,7 +27,7 @@ _SMALL = Scale(
     first=13, second=5, groups=(1, 3), longest=33, limits=(3, 9), lasting=24, emptied=True
 )
 _LARGE = Scale(
-    first=29, second=5, groups=(10, 12), longest=40, limits=(5, 10), lasting=15, one_padded=True
+    first=29, second=5, groups=(10, 12), longest=40, limits=(5, 11), lasting=15, one_padded=True
 )
 # All at once: more than a function takes into one batch.
 _WHOLE = replace(_LARGE, second=13, one_padded=False)
