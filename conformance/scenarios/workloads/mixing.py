@@ -209,13 +209,15 @@ def stopping(
     """Gives most rows one to six stop sequences: one that ends it, among others that never match.
 
     It has one to six tokens of the row's own output, and ends it at any of its tokens. Others begin
-    or end like it. Some rows have many, of which it is the last. Other rows have those of the
-    engine, or none; so have the rows ``by_engine``, and a row that ends with its first token
-    anyway.
+    or end like it. The first of these rows and some others have many, of which it is the last.
+    Other rows have those of the engine, or none; so have the rows ``by_engine``, and a row that
+    ends with its first token anyway.
     """
     low, high = brief.tokens
+    many = False
 
     def dress(request: Request, lasts: bool) -> Request:  # noqa: FBT001 - see Dress
+        nonlocal many
         kind = choices.integer(0, _KINDS)
         plain = kind < 3 or request.max_tokens == 1 or request.request_id in by_engine
         if plain and not (lasts and options.stop):
@@ -230,7 +232,8 @@ def stopping(
         begin, alike, longer = (tokens[0], never), (*match[:-1], never), (never, *match)
         stop = [(never,), begin, begun, alike, longer][: choices.integer(0, 5)]
         place = choices.integer(0, len(stop))
-        if kind == _KINDS:
+        if kind == _KINDS or not many:
+            many = True
             stop += [(never,) * size for size in range(2, 2 + _MANY - len(stop))]
             place = len(stop)
         stop.insert(place, match)

@@ -39,7 +39,7 @@ def test_there_are_thirteen_commands_in_groups_each_with_one_line(conformance):
     [
         ("new", ["family", "engine"]),
         ("golden", ["check", "diff", "update", "verify", "export", "judge"]),
-        ("known", ["refresh"]),
+        ("known", ["lock", "refresh"]),
         ("audit", ["power", "mutants", "tiers", "calibrate", "caches", "functions", "bench"]),
     ],
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from conformance.app.cli.options import MINUTES, SECONDS, globs, jobs_option
+from conformance.app.cli.options import MINUTES, SECONDS, globs, jobs_option, library_path_option
 from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import as_they_come, in_processes
 from conformance.app.cli.printing import say
@@ -71,6 +71,7 @@ from conformance.tools.releases.locking import (
     help="With --write: begin no search after this time. Default: no limit.",
 )
 @jobs_option()
+@library_path_option
 @click.option(
     "--json",
     "file",
