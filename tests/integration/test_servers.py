@@ -75,7 +75,7 @@ def test_what_is_known_to_be_wrong_is_expected_and_right_once_mended(tmp_path):
 
 
 def test_a_fault_in_the_servers_own_process_is_killed(tmp_path):
-    chosen = ("--engine", "mlx_lm_server", "--family", "llama", "--fault", "S7*")
+    chosen = ("--engine", "mlx_lm_server", "--family", "llama", "--fault", "S7.*")
     done = subprocess.run(
         [sys.executable, "-m", "conformance", "audit", "power", "--jobs", "1", *chosen],
         env={**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "120"},
