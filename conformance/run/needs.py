@@ -34,12 +34,12 @@ _OF_NUMBERS = frozenset({Verdict.DIVERGED, Verdict.DRIFT, Verdict.NAN, Verdict.U
 def with_needs(session: Session, case: CaseId, result: CaseResult) -> CaseResult:
     """A failed workload's result with its smallest schedule and what that needs, in one finding.
 
-    The result is unchanged if its new findings are seen only with known defects mended, or if the
-    schedule does not fail alike once more.
+    The result is unchanged if it also failed with known defects mended, as what is found without
+    that may be theirs, or if the schedule does not fail alike once more.
     """
     new = [f for f in result.evidence if f.schedule and not (f.verdict.good or f.known)]
     worst = max(new, key=lambda finding: finding.verdict.severity, default=None)
-    if worst is None or worst.mended:
+    if worst is None or any(finding.mended for finding in new):
         return result
     engine = session.registry.engines[case.engine]
     subject = session.subject(case)
