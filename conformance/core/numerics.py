@@ -26,6 +26,8 @@ ENOUGH = 2.0
 # ... or up to this one if few runs are known: a larger difference is compared with more runs, so
 # that a ratio above it always uses the usual noise.
 ENOUGH_OF_FEW = 1.0
+# The largest noise of other rows, in nats, with which a row is judged without one of its own.
+TYPICAL = 5e-4
 # A difference of more than this many times the noise is not rounding, however many runs are made.
 HOPELESS = 1000.0
 
@@ -175,12 +177,22 @@ def flat_envelope(steps: int, floor: float) -> Envelope:
     return Envelope(level, level, floor, measured=False)
 
 
-def typical_envelope(steps: int, measured: Sequence[Envelope]) -> Envelope:
-    """The median noise of other rows of the model, at every step; it counts as from few runs."""
-    top = float(np.median(np.concatenate([envelope.top for envelope in measured])))
-    full = float(np.median(np.concatenate([envelope.full for envelope in measured])))
-    near, whole = (np.full(steps, level, np.float32) for level in (top, full))
-    return Envelope(near, whole, max(envelope.floor for envelope in measured), few=True)
+def typical_envelope(steps: int, measured: Sequence[Envelope]) -> Envelope | None:
+    """The median noise of the quietest of a model's measured rows, at every step.
+
+    It counts as from few runs. ``None`` if nothing was measured, or if it is so large that it could
+    hide something in a quieter row: where experts flip, most steps of a row move by nats.
+    """
+    if not measured:
+        return None
+    near, whole = (
+        min(float(np.median(levels)) for levels in each)
+        for each in zip(*((one.top, one.full) for one in measured), strict=True)
+    )
+    if max(near, whole) > TYPICAL:
+        return None
+    top, full = (np.full(steps, level, np.float32) for level in (near, whole))
+    return Envelope(top, full, max(one.floor for one in measured), few=True)
 
 
 def deviation(got: np.ndarray, want: np.ndarray, envelope: Envelope) -> Deviation:

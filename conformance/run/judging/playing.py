@@ -57,12 +57,10 @@ class _Noise:
         stages: list[Callable[[], Envelope]] = [
             functools.partial(self._timed, name, measure) for measure in measures
         ]
-        if self.measured and name not in self.measured:
-            others = list(self.measured.values())
-            stages.insert(
-                0, functools.partial(numerics.typical_envelope, request.max_tokens, others)
-            )
-        return stages
+        if name in self.measured:
+            return stages
+        typical = numerics.typical_envelope(request.max_tokens, list(self.measured.values()))
+        return stages if typical is None else [lambda: typical, *stages]
 
     def _timed(self, name: str, measure: Callable[[], Envelope]) -> Envelope:
         with self.subject.phases("noise"):

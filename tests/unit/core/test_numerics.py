@@ -303,10 +303,18 @@ def test_two_noises_show_what_either_shows():
     assert both.usual
 
 
-def test_the_typical_noise_is_the_median_of_all_steps_of_other_rows_and_of_few_runs():
-    one = Envelope(np.float32([1, 9]), np.float32([2, 2]), 0.1)
-    other = Envelope(np.float32([3]), np.float32([8]), 0.2)
+def test_the_typical_noise_is_the_median_of_the_quietest_row_and_of_few_runs():
+    one = Envelope(np.float32([1e-5, 9e-5, 2e-5]), np.float32([2e-5, 3e-5, 3e-5]), 1e-6)
+    other = Envelope(np.float32([3e-5]), np.float32([1e-5]), 2e-6)
     found = numerics.typical_envelope(4, [one, other])
-    assert found.top.tolist() == [3.0] * 4
-    assert found.full.tolist() == [2.0] * 4
-    assert (found.floor, found.few, found.usual) == (0.2, True, False)
+    assert found.top.tolist() == [np.float32(2e-5)] * 4
+    assert found.full.tolist() == [np.float32(1e-5)] * 4
+    assert (found.floor, found.few, found.usual) == (2e-6, True, False)
+
+
+def test_a_row_is_not_judged_by_the_noise_of_rows_whose_experts_flip():
+    flips = Envelope(np.float32([1e-5, 2.0, 2.0]), np.float32([1e-5, 2.0, 2.0]), 1e-6)
+    quiet = Envelope(np.float32([1e-5]), np.float32([1e-5]), 1e-6)
+    assert numerics.typical_envelope(1, []) is None
+    assert numerics.typical_envelope(1, [flips]) is None
+    assert numerics.typical_envelope(1, [flips, quiet]).full.tolist() == [np.float32(1e-5)]

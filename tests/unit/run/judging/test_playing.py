@@ -88,7 +88,7 @@ def test_a_row_whose_difference_is_typical_of_others_is_not_measured_itself():
     def wider(request, options, schedule):
         def measure():
             measured.append(request.request_id)
-            return Envelope(np.float32([1e-3] * 3), np.float32([1e-3] * 3), 1e-6)
+            return Envelope(np.float32([1e-4] * 3), np.float32([1e-4] * 3), 1e-6)
 
         return (measure,)
 
@@ -106,12 +106,12 @@ def test_a_row_whose_difference_is_typical_of_others_is_not_measured_itself():
             noise.wider(name),
         )[0]
 
-    assert settled("a", 9e-4).within_noise
-    assert settled("b", 9e-4).within_noise
+    assert settled("a", 9e-5).within_noise
+    assert settled("b", 9e-5).within_noise
     assert measured == ["a"]  # the first had no others
-    assert settled("c", 1.5e-3).within_noise
+    assert settled("c", 1.5e-4).within_noise
     assert measured == ["a", "c"]  # more than typical
-    assert not settled("b", 5e-3).within_noise
+    assert not settled("b", 5e-4).within_noise
     assert measured == ["a", "c", "b"]
 
 
