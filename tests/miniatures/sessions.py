@@ -1,5 +1,6 @@
 """Sessions of the toy library, with the engines and families of a test."""
 
+from conformance.checks.expectations import Defect
 from conformance.core.family import Facts, Family
 from conformance.core.faults.patching import replace, together
 from conformance.core.mends import mend
@@ -50,3 +51,17 @@ def padding_is_masked(hits):
         replace(AttendsToPadding, "feed", feed),
         replace(AttendsToPadding, "offsets", ContinuousBatching.offsets),
     )
+
+
+def entry_of_wrong(name, **more):
+    """An entry about the engine ``wrong`` in the family ``calm``."""
+    fields = {
+        "id": name,
+        "engines": ("wrong",),
+        "families": ("calm",),
+        "package": "toy",
+        "versions": ">=1",
+        "where": "wrong.py:1",
+        "why": "it is",
+    }
+    return Defect(**(fields | more))

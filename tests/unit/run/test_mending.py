@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 from miniatures.library import ForgetfulLibrary, ToyLibrary
 from miniatures.right import ContinuousBatching
-from miniatures.sessions import padding_is_masked, toy_session
+from miniatures.sessions import entry_of_wrong, padding_is_masked, toy_session
 from miniatures.wrong import AttendsToPadding, LosesFirstToken
 from mlx_lm.models import cache
 
-from conformance.checks.expectations import Defect, Expectations
+from conformance.checks.expectations import Expectations
 from conformance.checks.expectations.bound_places import Bound
 from conformance.core.errors import Unsupported
 from conformance.core.faults.patching import replace, wrap
@@ -21,17 +21,7 @@ from conformance.run.tiers import WHOLE
 
 
 def entry(name, verdict, scenario="ragged", **changes):
-    fields = {
-        "id": name,
-        "engines": ("wrong",),
-        "families": ("calm",),
-        "package": "toy",
-        "versions": ">=1",
-        "where": "wrong.py:1",
-        "why": "it is",
-        "verdicts": {scenario: Verdict(verdict)},
-    }
-    return Defect(**(fields | changes))
+    return entry_of_wrong(name, **{"verdicts": {scenario: Verdict(verdict)}, **changes})
 
 
 @mend("padding-attended")

@@ -2,11 +2,11 @@
 
 import pytest
 from miniatures.right import ContinuousBatching
-from miniatures.sessions import padding_is_masked, toy_session
+from miniatures.sessions import entry_of_wrong, padding_is_masked, toy_session
 from miniatures.wrong import AttendsToPadding, LosesFirstToken
 from msgspec.structs import replace
 
-from conformance.checks.expectations import Defect, Expectations
+from conformance.checks.expectations import Expectations
 from conformance.checks.expectations.entries import Refusal
 from conformance.checks.expectations.lock import Locked
 from conformance.core.schedule import Arrival, Request, Schedule
@@ -28,17 +28,8 @@ RUN = tuple(map(case, SCENARIOS))
 
 
 def entry(name="padding-attended", **changes):
-    fields = {
-        "id": name,
-        "engines": ("wrong",),
-        "families": ("calm",),
-        "package": "toy",
-        "versions": ">=1",
-        "where": "wrong.py:1",
-        "why": "it is",
-        "verdicts": dict.fromkeys(("ragged", "chunked", "staggered"), Verdict.DIVERGED),
-    }
-    return Defect(**(fields | changes))
+    verdicts = dict.fromkeys(("ragged", "chunked", "staggered"), Verdict.DIVERGED)
+    return entry_of_wrong(name, **{"verdicts": verdicts, **changes})
 
 
 def judge_of(*entries, engine=AttendsToPadding, tier=DEFAULT, run=RUN, mends=None, refusals=()):

@@ -2,10 +2,10 @@
 
 import pytest
 from miniatures.right import ContinuousBatching
-from miniatures.sessions import padding_is_masked, toy_family, toy_session
+from miniatures.sessions import entry_of_wrong, padding_is_masked, toy_family, toy_session
 from miniatures.wrong import AttendsToPadding, LosesFirstToken
 
-from conformance.checks.expectations import Defect, Expectations
+from conformance.checks.expectations import Expectations
 from conformance.checks.expectations.entries import Refusal
 from conformance.core.faults.patching import replace
 from conformance.core.mends import mend
@@ -19,17 +19,8 @@ from conformance.tools.releases.locking import Missing, Place, obstacle, places_
 
 
 def entry(name="padding-attended", **changes):
-    fields = {
-        "id": name,
-        "engines": ("wrong",),
-        "families": ("calm",),
-        "package": "toy",
-        "versions": ">=1",
-        "where": "wrong.py:1",
-        "why": "it is",
-        "verdicts": {"staggered": Verdict.DIVERGED, "ragged": Verdict.DIVERGED},
-    }
-    return Defect(**(fields | changes))
+    verdicts = dict.fromkeys(("staggered", "ragged"), Verdict.DIVERGED)
+    return entry_of_wrong(name, **{"verdicts": verdicts, **changes})
 
 
 class LosesBoth(LosesFirstToken, AttendsToPadding):
