@@ -178,10 +178,10 @@ def flat_envelope(steps: int, floor: float) -> Envelope:
 
 
 def typical_envelope(steps: int, measured: Sequence[Envelope]) -> Envelope | None:
-    """The median noise of the quietest of a model's measured rows, at every step.
+    """The median noise of the measured row with the least noise, at every step.
 
     It counts as from few runs. ``None`` if nothing was measured, or if it is so large that it could
-    hide something in a quieter row: where experts flip, most steps of a row move by nats.
+    hide something in a row with less: where experts flip, most steps of a row move by nats.
     """
     if not measured:
         return None

@@ -303,7 +303,7 @@ def test_two_noises_show_what_either_shows():
     assert both.usual
 
 
-def test_the_typical_noise_is_the_median_of_the_quietest_row_and_of_few_runs():
+def test_the_typical_noise_is_the_median_of_the_row_with_the_least_and_of_few_runs():
     one = Envelope(np.float32([1e-5, 9e-5, 2e-5]), np.float32([2e-5, 3e-5, 3e-5]), 1e-6)
     other = Envelope(np.float32([3e-5]), np.float32([1e-5]), 2e-6)
     found = numerics.typical_envelope(4, [one, other])
