@@ -21,7 +21,7 @@ from conformance.scenarios.workloads.mixing import Dress, Scale, draw_rows, stop
 _SCALE = Scale(
     first=14, second=6, groups=(2, 4), longest=97, limits=(5, 15), lasting=24, emptied=True
 )
-_BUDGETED = Scale(first=8, second=4, groups=(2, 3), longest=20, limits=(6, 12), lasting=16)
+_BUDGETED = Scale(first=8, second=4, groups=(2, 3), longest=20, limits=(6, 15), lasting=30)
 # The first row, which decodes for long, has so many processors; each favours one token.
 _MANY, _PROCESSORS = 1, 35
 # Rows with a budget that reach its end, at least.
@@ -74,7 +74,7 @@ def _thinking(brief: Brief, choices: Choices, options: EngineOptions) -> Dress:
         chosen = brief.solo(request, options).tokens
         never = [token for token in range(low, high) if token not in chosen]
         forced = [choices.pick(never) for _ in range(1 + number % 2)]
-        after = choices.integer(0, min(5, request.max_tokens - 3))
+        after = choices.integer(0, request.max_tokens - 3)
         return replace(request, budget=Budget(after, tuple(forced)))
 
     return dress

@@ -208,17 +208,26 @@ def processors_see_the_prefix(hits: Hits) -> Patch:
 @mend("logprob-of-the-token-replaced")
 def forced_tokens_have_their_own_logprob(hits: Hits) -> Patch:
     """A token that a thinking budget forces is reported with its own logprob, if that is known."""
+    sampled: dict[Any, int] = {}
+
+    def step(right: Right, batch: Any) -> Any:
+        found = right(batch)
+        sampled.update(zip(batch.uids, batch._next_tokens.tolist(), strict=True))
+        return found
 
     def found(responses: Any, batch: Any) -> Any:
-        if batch.thinking_budget_criteria and batch._next_top_idx is not None:
+        if any(batch.thinking_budget_criteria) and batch._next_top_idx is not None:
+            chosen = mx.array([sampled[uid] for uid in batch.uids])
             likely = batch._next_top_idx == batch._next_tokens[:, None]  # [rows, vocab]
             own = mx.where(likely, batch._next_top_lp, 0.0).sum(axis=-1)
-            own = mx.where(likely.any(axis=-1), own, batch._next_lps)
-            hits.hit_if((own != batch._next_lps).any().item())
-            batch._next_lps = own
+            # No other row's: a mend must not repair what is wrong besides.
+            replaced = (batch._next_tokens != chosen) & likely.any(axis=-1)
+            hits.hit_if(replaced.any().item())
+            batch._next_lps = mx.where(replaced, own, batch._next_lps)
         return responses
 
-    return after(compat.generation().GenerationBatch, "next", found)
+    batch = compat.generation().GenerationBatch
+    return together(wrap(batch, "_step", step), after(batch, "next", found))
 
 
 @mend("drafted-tokens-without-logprob")
