@@ -174,7 +174,6 @@ class MendedResult(msgspec.Struct, frozen=True, omit_defaults=True):
     ``defects`` are the ids of their entries; ``schedules`` are the schedules that were rerun
     because they had failed as released. ``alone``: the case was not run as released, as another
     case of the run shows these defects; the verdict and all schedules are those with the mends.
-    ``shown`` are those that no other case shows: a small schedule of their own did, as released.
     """
 
     verdict: Verdict
@@ -182,7 +181,6 @@ class MendedResult(msgspec.Struct, frozen=True, omit_defaults=True):
     schedules: tuple[str, ...] = ()
     seconds: float = 0.0
     alone: bool = False
-    shown: tuple[str, ...] = ()
 
 
 class CaseResult(msgspec.Struct, frozen=True):

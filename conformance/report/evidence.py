@@ -47,8 +47,6 @@ def _mended(result: CaseResult) -> Iterator[str]:
         where = f" in {', '.join(result.mended.schedules)}" if result.mended.schedules else ""
         defects = ", ".join(result.mended.defects)
         alone = "; not run as released" if result.mended.alone else ""
-        if shown := ", ".join(result.mended.shown):
-            alone = f"{alone}: a schedule of its own shows {shown}"
         yield f"  mended:     {result.mended.verdict}{where}, with {defects}{alone}"
     if result.unmended:
         yield f"  no mend:    {', '.join(result.unmended)}"

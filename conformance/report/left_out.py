@@ -100,8 +100,8 @@ class BehindKnown:
         """The numbers in words; empty without such a case."""
         were = "was" if self.alone == 1 else "were"
         alone = (
-            f"{count(self.alone, 'case')} with known defects that others or small schedules show "
-            f"{were} run only with these mended (--tier full runs all as released)"
+            f"{count(self.alone, 'case')} with known defects that others show {were} run only with "
+            "these mended (--tier full runs all as released)"
         )
         return "; ".join(filter(None, (self._shown, alone if self.alone else "")))
 

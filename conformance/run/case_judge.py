@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from conformance.checks.expectations import Defect, Expectations
-from conformance.checks.expectations.lock import Locked
 from conformance.core.mends import Mend
 from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.run.diagnosis import diagnose
@@ -65,15 +64,9 @@ class CaseJudge:
         session = self._session
         return Showing(self._known, session.registry, session.tier, self._cases)
 
-    def _to_mend(self, case: CaseId) -> tuple[tuple[Defect, ...], tuple[Locked, ...]]:
-        """The entries with which mended the case is run alone, if it is; their own schedules.
-
-        Without schedules, other cases show the entries.
-        """
-        if self._showing is None:
-            return (), ()
-        lines = self._showing.by_own(case)
-        return self._showing.entries(case) if lines else self._showing.to_mend(case), lines
+    def _to_mend(self, case: CaseId) -> tuple[Defect, ...]:
+        """The entries with which mended the case is run alone, if it is."""
+        return self._showing.to_mend(case) if self._showing is not None else ()
 
     def compared(self, released: CaseResult) -> CaseResult:
         """``released`` with ``expected`` and ``known`` set by the expectations."""
@@ -82,18 +75,13 @@ class CaseJudge:
         return self._known.apply_like(released, module=self._known_as(released))
 
     def played(self, case: CaseId, released: Callable[[], CaseResult]) -> CaseResult:
-        """The case run, with its known defects mended alone if others show them.
-
-        Others are cases of the run, and small schedules of the defects' own.
+        """The case run, with its known defects mended alone if another case shows them.
 
         Args:
             released: runs it as released: also if it is not right with its known defects mended.
         """
-        entries, lines = self._to_mend(case)
-        if lines:
-            found = self._mending.shown_by_own(case, entries, lines)
-        else:
-            found = self._mending.alone(case, entries) if entries else None
+        entries = self._to_mend(case)
+        found = self._mending.alone(case, entries) if entries else None
         return released() if found is None else found
 
     def judged(self, case: CaseId, released: CaseResult) -> CaseResult:
@@ -129,10 +117,8 @@ class CaseJudge:
 
     def _alone_again(self, result: CaseResult) -> bool:
         """Whether the case would be run mended alone now, with the same mends."""
-        entries, lines = self._to_mend(CaseId.parse(result.case))
-        shown = result.mended.shown if result.mended is not None else ()
-        same = shown == tuple(line.entry for line in lines)
-        return bool(entries) and same and self._mending.holds_alone(result, entries)
+        entries = self._to_mend(CaseId.parse(result.case))
+        return bool(entries) and self._mending.holds_alone(result, entries)
 
     def mends_of(self, released: CaseResult) -> tuple[Mend, ...]:
         """The mends with which the case is rerun; none if it is not."""

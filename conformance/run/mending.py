@@ -154,20 +154,6 @@ class Mending:
             found, verdict=verdict, expected=True, evidence=findings, mended=mended
         )
 
-    def shown_by_own(
-        self, case: CaseId, entries: Sequence[Defect], lines: Sequence[Locked]
-    ) -> CaseResult | None:
-        """``alone``, if each line's small schedule still shows its entry."""
-        known = {entry.id: entry for entry in entries}
-        if any(self.verdict_of(line, known) is not line.verdict for line in lines):
-            return None
-        found = self.alone(case, entries)
-        if found is None or found.mended is None:
-            return None
-        shown = tuple(line.entry for line in lines)
-        mended = msgspec.structs.replace(found.mended, shown=shown)
-        return msgspec.structs.replace(found, mended=mended)
-
     def verdict_of(self, line: Locked, known: Mapping[str, Defect]) -> Verdict:
         """The verdict of a line's schedule: the line's own if it still shows the entry.
 

@@ -2,8 +2,7 @@
 
 A known defect mostly shows on many rungs. One of them is enough to see that it is still there; the
 others can be run with it mended alone, all schedules of the tier: so a new defect shows in each of
-them, and nothing is run twice. If the lock file has a small schedule of the defect's own, that one
-shows it, and no rung needs to.
+them, and nothing is run twice.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from dataclasses import dataclass, field
 
 from conformance.checks.expectations import Defect, Expectations
 from conformance.checks.expectations.entries import matches
-from conformance.checks.expectations.lock import Locked
 from conformance.core.verdict import CaseId
 from conformance.run.registry import Registry
 from conformance.run.tiers import WHOLE, Tier
@@ -49,44 +47,12 @@ class Showing:
         It is run as released in the full tier; if it shows an entry that no lower rung of the run
         shows; and if it is not certain beforehand that it fails, or that all can be mended.
         """
-        if not self._mendable(case) or case in self._showing(case):
-            return ()
-        return self.entries(case)
-
-    def by_own(self, case: CaseId) -> tuple[Locked, ...]:
-        """The small schedules that show the case's entries, so that it can be run mended alone.
-
-        None if another case shows them, or if one of them has no such schedule.
-        """
-        if not self._mendable(case) or case not in self._showing(case):
-            return ()
-        found = [self._own(entry, case) for entry in self._surely(case)]
-        lines = [line for line in found if line is not None]
-        return tuple(lines) if len(lines) == len(found) else ()
-
-    def entries(self, case: CaseId) -> tuple[Defect, ...]:
-        """The entries that the case may show."""
-        return tuple(entry for entry in self._about(case) if entry.shows_in(case.scenario))
-
-    def _mendable(self, case: CaseId) -> bool:
         if self.tier is WHOLE or case not in self._group(case):
-            return False
-        return self.registry.family_of(case).checkpoint is None and self._fails(case)
-
-    def _own(self, entry: Defect, case: CaseId) -> Locked | None:
-        """The entry's line for the case's engine, family, dtype and seed."""
-        for line in self._lines.get((entry.id, case.engine, case.family), ()):
-            own = CaseId.parse(line.case)
-            if (own.dtype, own.seed) == (case.dtype, case.seed) and not line.beside:
-                return line
-        return None
-
-    @functools.cached_property
-    def _lines(self) -> dict[tuple[str, str, str], list[Locked]]:
-        found: dict[tuple[str, str, str], list[Locked]] = {}
-        for line in self.known.lock:
-            found.setdefault(line.place, []).append(line)
-        return found
+            return ()
+        family = self.registry.family_of(case)
+        if family.checkpoint is not None or not self._fails(case) or case in self._showing(case):
+            return ()
+        return tuple(entry for entry in self._about(case) if entry.shows_in(case.scenario))
 
     def _fails(self, case: CaseId) -> bool:
         """Whether the case surely fails as its entries say: none declares that it is refused."""

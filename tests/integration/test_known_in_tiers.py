@@ -31,14 +31,11 @@ def full():
 
 @functools.cache
 def alone():
-    """The cases that are run mended alone, by engine and family.
-
-    Another case shows their entries, or small schedules of the entries' own.
-    """
+    """The cases that are run mended alone, by engine and family."""
     setup = default()
     showing = Showing(setup.expectations, setup.registry, setup.selection.tier, setup.selected)
     found = {}
-    for case in (c for c in setup.selected if showing.to_mend(c) or showing.by_own(c)):
+    for case in filter(showing.to_mend, setup.selected):
         found.setdefault((case.engine, case.family), []).append(case)
     return found
 
@@ -78,13 +75,7 @@ def test_many_cases_are_run_only_mended():
     assert DAY in alone()
     assert sum(map(len, alone().values())) > 100
     assert tier("full") is full().selection.tier
-    assert not any(any(full().judge._to_mend(case)) for case in full().selected[:100])
-
-
-def test_small_schedules_show_many():
-    setup = default()
-    showing = Showing(setup.expectations, setup.registry, setup.selection.tier, setup.selected)
-    assert sum(bool(showing.by_own(case)) for case in setup.selected) > 30
+    assert not any(map(full().judge._to_mend, full().selected[:100]))
 
 
 def test_each_is_named_by_a_case_that_shows_it():

@@ -98,10 +98,10 @@ def test_cases_that_were_not_run_as_released_are_counted_apart():
     mended = MendedResult(Verdict.EXACT, ("a",), alone=True)
     alone = [known(name, Verdict.EXACT, mended=mended) for name in ("two", "three")]
     assert behind_known(alone).sentence == (
-        "2 cases with known defects that others or small schedules show were run only with "
-        "these mended (--tier full runs all as released)"
+        "2 cases with known defects that others show were run only with these mended (--tier full "
+        "runs all as released)"
     )
     sentence = behind_known([known("one", mended=MENDED_RIGHT), alone[0]]).sentence
     shown, _, apart = sentence.partition("; ")
     assert shown.startswith("known defects show in 1 case, 1 right once mended")
-    assert apart.startswith("1 case with known defects that others or small schedules show was")
+    assert apart.startswith("1 case with known defects that others show was run only")

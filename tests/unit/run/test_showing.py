@@ -4,12 +4,9 @@ import pytest
 from miniatures.right import ContinuousBatching
 from miniatures.sessions import entry_of_wrong, padding_is_masked, toy_session
 from miniatures.wrong import AttendsToPadding, LosesFirstToken
-from msgspec.structs import replace
 
 from conformance.checks.expectations import Expectations
 from conformance.checks.expectations.entries import Refusal
-from conformance.checks.expectations.lock import Locked
-from conformance.core.schedule import Arrival, Request, Schedule
 from conformance.core.verdict import CaseId, Verdict
 from conformance.run.case_judge import CaseJudge
 from conformance.run.showing import Showing
@@ -181,68 +178,3 @@ def test_a_stored_result_counts_only_if_it_would_be_run_so_now():
     assert fixed.judged_again(other) is None
     as_released, _ = judge_of(entry(), tier=WHOLE)
     assert as_released.judged_again(other) is None
-
-
-SMALL = Schedule("two", (Arrival((Request("a", (22, 12, 26), 1), Request("b", (31, 3), 1))),))
-
-
-def line(**changes):
-    fields = {"entry": "padding-attended", "case": str(case("ragged")), "schedule": SMALL}
-    return Locked(**(fields | {"verdict": Verdict.DIVERGED} | changes))
-
-
-def with_lock(*lines, entries=None, tier=DEFAULT, mends=None):
-    """The results of a run with these lines in the lock file."""
-    entries = (entry(),) if entries is None else entries
-    mends = [padding_is_masked] if mends is None else mends
-    session = toy_session({"wrong": AttendsToPadding}, mends=mends, options={"tier": tier})
-    judge = CaseJudge(session, Expectations(entries, (), lines), cases=RUN)
-    return {one.scenario: play(judge, session, one) for one in RUN}, judge
-
-
-def test_a_small_schedule_shows_it_and_all_cases_are_run_mended_alone():
-    found, judge = with_lock(line())
-    assert all(result.expected for result in found.values())
-    for name in ("ragged", "chunked", "staggered", "traffic"):
-        assert found[name].mended_alone
-        assert found[name].verdict is Verdict.EXACT
-    assert found["ragged"].mended.shown == ("padding-attended",)
-    assert found["chunked"].mended.shown == ()
-    assert judge.judged_again(found["ragged"]) == found["ragged"]
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        line(schedule=replace(SMALL, arrivals=(Arrival((Request("a", (3,), 2),)),))),
-        line(verdict=Verdict.CRASH),
-        line(beside=("another",)),
-        line(entry="another"),
-        line(case=str(case("ragged", dtype="bfloat16"))),
-        line(case=str(case("ragged", seed=1))),
-    ],
-    ids=["right", "other_verdict", "beside", "other_entry", "dtype", "seed"],
-)
-def test_a_line_that_does_not_show_it_leaves_the_case_as_released(other):
-    found, _ = with_lock(other)
-    assert found["ragged"].verdict is Verdict.DIVERGED
-    assert found["ragged"].expected
-    assert found["chunked"].mended_alone
-
-
-def test_a_line_whose_schedule_its_mend_does_not_repair_shows_nothing():
-    """Else a defect that has nothing to do with the entry would stand for it."""
-    both = [entry(), entry("first-token-lost", verdicts={"ragged": Verdict.DIVERGED})]
-    found, _ = with_lock(line(), line(entry="first-token-lost"), entries=both)
-    assert not found["ragged"].mended_alone
-
-
-def test_a_line_of_a_run_that_is_gone_is_not_used_for_an_earlier_result():
-    found, _ = with_lock(line())
-    _, judge = with_lock()
-    assert judge.judged_again(found["ragged"]) is None
-
-
-def test_in_the_full_tier_cases_show_it():
-    found, _ = with_lock(line(), tier=WHOLE)
-    assert not any(result.mended_alone for result in found.values())

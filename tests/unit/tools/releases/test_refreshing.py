@@ -148,9 +148,3 @@ def test_an_entry_of_which_no_case_ran_is_seen_by_its_own_schedule(now, digest, 
     now = " is crash, was diverged" if now == "crash" else ""
     where = (f"mlx_lm/mamba/wide/float32/0 (its own schedule{now})",)
     assert (one.wrong or one.right) == (where if fate is not Fate.UNSEEN else ())
-
-
-def test_a_case_run_mended_alone_shows_what_a_small_schedule_showed():
-    mended = MendedResult(Verdict.EXACT, ("lost-state",), alone=True, shown=("lost-state",))
-    (one,) = sort(known(verdict="exact", mended=mended)).entries
-    assert one.fate is Fate.STILL
