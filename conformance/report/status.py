@@ -295,10 +295,11 @@ class EngineStatus:
 
     @property
     def badge(self) -> Badge:
-        """The newest release and its level; red if a verdict is unexpected."""
+        """The newest release and its level; red if a verdict is unexpected, or no level right."""
         found = self.newest.standings
         colour = "brightgreen" if all(one.all_right for one in found) else "green"
-        colour = "red" if self.newest.unexpected else colour if found else "lightgrey"
+        wrong = self.newest.unexpected or not any(one.right for one in found)
+        colour = "lightgrey" if not found else "red" if wrong else colour
         return Badge(
             level_sentence(found, counts=False), colour, f"{self.engine} {self.newest.name}"
         )
@@ -307,11 +308,13 @@ class EngineStatus:
 def status_of(results: Iterable[CaseResult]) -> tuple[EngineStatus, ...]:
     """Engines by name, each with its releases; of a case's results in a release the newest counts.
 
+    A right one that left schedules out does not count beside one that left out none.
+
     Args:
         results: results of any number of files, releases and engines.
     """
     found: dict[str, dict[tuple[str, str], dict[str, CaseResult]]] = {}
-    for result in sorted(results, key=_started):  # stable: of equal times the last one counts
+    for result in sorted(results, key=_weight):  # stable: of equal times the last one counts
         found.setdefault(result.engine, {}).setdefault(release_of(result), {})[result.case] = result
     return tuple(_engine(name, found[name]) for name in sorted(found))
 
@@ -327,6 +330,10 @@ def _engine(name: str, found: dict[tuple[str, str], dict[str, CaseResult]]) -> E
 
 def _ordered(cases: dict[str, CaseResult]) -> tuple[CaseResult, ...]:
     return tuple(cases[case] for case in sorted(cases))
+
+
+def _weight(result: CaseResult) -> tuple[bool, str]:
+    return _state(result) is State.WRONG or not result.left_out, _started(result)
 
 
 def _started(result: CaseResult) -> str:

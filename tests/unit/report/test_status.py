@@ -88,6 +88,17 @@ def test_of_a_cases_results_in_a_release_the_newest_counts():
         assert [(r.name, r.right, r.decided) for r in engine.releases] == [("1.0", 1, 1)]
 
 
+def test_a_right_result_that_left_schedules_out_replaces_none_that_left_out_none():
+    whole = of_release([of("ragged", verdict=Verdict.CRASH)], "1.0", "2026-11-01")
+    (part,) = of_release([of("ragged")], "1.0", "2026-11-02")
+    part = msgspec.structs.replace(part, left_out=("long",))
+    (engine,) = status_of([*whole, part])
+    assert (engine.newest.right, engine.newest.decided) == (0, 1)
+    assert engine.badge.colour == "red"
+    (engine,) = status_of([part])
+    assert (engine.newest.right, engine.badge.colour) == (1, "brightgreen")
+
+
 def test_right_wrong_and_undecided_cases_are_counted():
     (engine, _) = status_of(over_releases())
     newest = engine.newest
@@ -142,7 +153,8 @@ def test_families_that_differ_come_first():
     ("results", "colour"),
     [
         ([of("ragged")], "brightgreen"),
-        ([of("ragged", verdict=Verdict.DRIFT, expected=True)], "green"),
+        ([of("ragged"), of("repeat", verdict=Verdict.DRIFT, expected=True)], "green"),
+        ([of("ragged", verdict=Verdict.DRIFT, expected=True)], "red"),
         ([of("ragged", verdict=Verdict.DRIFT)], "red"),
         ([of("ragged", verdict=Verdict.UNSUPPORTED, expected=True)], "lightgrey"),
     ],
