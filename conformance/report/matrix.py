@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from conformance.core.verdict import CaseResult, Verdict
+from conformance.report.message import new_verdict
 
 GLYPHS = {
     Verdict.EXACT: ".",
@@ -113,7 +114,7 @@ def _matrix(engine: str, dtype: str, results: list[CaseResult], order: Sequence[
     cells: dict[tuple[str, str], Cell] = {}
     for result in results:
         key = (result.family, result.scenario)
-        cell = Cell(result.verdict, result.expected, result.right_once_mended)
+        cell = Cell(new_verdict(result), result.expected, result.right_once_mended)
         cells[key] = max(cells.get(key, cell), cell, key=lambda item: item.badness)
     rank = {name: index for index, name in enumerate(order)}
     scenarios = sorted({s for _, s in cells}, key=lambda name: (rank.get(name, len(rank)), name))

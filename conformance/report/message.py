@@ -84,11 +84,15 @@ def defect_commands(result: CaseResult) -> tuple[str, ...]:
 def worst(result: CaseResult) -> Finding | None:
     """The finding that matters most: the first with the highest severity.
 
-    If the verdict is unexpected, known findings are not the reason, so only new ones count.
+    If the verdict is unexpected, known findings are not the reason, so only new ones count; of a
+    schedule that was run again with known defects mended, those that are left then.
     """
     seen = [finding for finding in result.evidence if finding.check not in ASIDE]
     if not result.expected and not result.verdict.good:
         seen = [finding for finding in seen if not finding.known and not finding.verdict.good]
+        again = result.mended.schedules if result.mended else ()
+        left = [finding for finding in seen if finding.mended or finding.schedule not in again]
+        seen = left or seen
     return worst_of(seen)
 
 
@@ -111,9 +115,9 @@ def _wrong_token(finding: Finding, derived: Finding) -> bool:
 
 
 def new_verdict(result: CaseResult) -> Verdict:
-    """The verdict of the case's new findings; the case's verdict if it has none."""
-    finding = worst(result)
-    return finding.verdict if finding and not result.verdict.good else result.verdict
+    """The verdict of an unexpected case's new findings; the case's verdict if it has none."""
+    finding = None if result.expected or result.verdict.good else worst(result)
+    return finding.verdict if finding else result.verdict
 
 
 def broken_rules(result: CaseResult) -> list[str]:

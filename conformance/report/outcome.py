@@ -10,6 +10,7 @@ from conformance.core.missing_library import lacking, remedied
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.cascades import Cascade, cascades
 from conformance.report.explanation import Explanation
+from conformance.report.message import new_verdict
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,15 @@ class Tally:
 
 
 def tallies(results: Iterable[CaseResult]) -> tuple[Tally, ...]:
-    """Totals by verdict, from best to worst; verdicts without a case are left out."""
+    """Totals by verdict, from best to worst; verdicts without a case are left out.
+
+    An unexpected case counts by what is new.
+    """
     found = tuple(results)
     return tuple(
         Tally(verdict, len(of_it), sum(not result.expected for result in of_it))
         for verdict in Verdict
-        if (of_it := [result for result in found if result.verdict is verdict])
+        if (of_it := [result for result in found if new_verdict(result) is verdict])
     )
 
 

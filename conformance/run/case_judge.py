@@ -6,13 +6,14 @@ The only place that combines these steps, for all commands and for assertions.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
 from conformance.checks.expectations import Defect, Expectations
 from conformance.core.mends import Mend
-from conformance.core.verdict import CaseId, CaseResult, Verdict
+from conformance.core.schedule import Schedule
+from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.run.diagnosis import diagnose
 from conformance.run.mending import Mending
 from conformance.run.needs import with_needs
@@ -104,7 +105,14 @@ class CaseJudge:
         if not self._needs or key in self._named or not is_workload(case.scenario):
             return diagnosed
         self._named.add(key)
-        return with_needs(self._session, case, diagnosed)
+        return with_needs(self._session, case, diagnosed, self._mended(case, result))
+
+    def _mended(
+        self, case: CaseId, result: CaseResult
+    ) -> Callable[[Schedule], Iterable[Finding]] | None:
+        """The findings about a schedule with the mends of the case; ``None`` if it has none."""
+        mends = self.mends_of(result) if self._mends else ()
+        return functools.partial(self._mending.small, case, mends=mends) if mends else None
 
     def judged_again(self, result: CaseResult) -> CaseResult | None:
         """An earlier result by the current expectations; ``None`` if the mends have changed."""

@@ -7,7 +7,7 @@ same message, numbers aside.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -31,15 +31,25 @@ SECONDS = 15.0
 _OF_NUMBERS = frozenset({Verdict.DIVERGED, Verdict.DRIFT, Verdict.NAN, Verdict.UNSTABLE})
 
 
-def with_needs(session: Session, case: CaseId, result: CaseResult) -> CaseResult:
+def with_needs(
+    session: Session,
+    case: CaseId,
+    result: CaseResult,
+    mended: Callable[[Schedule], Iterable[Finding]] | None = None,
+) -> CaseResult:
     """A failed workload's result with its smallest schedule and what that needs, in one finding.
 
-    The result is unchanged if it also failed with known defects mended, as what is found without
-    that may be theirs, or if the schedule does not fail alike once more.
+    The result is unchanged if the schedule does not fail alike once more.
+
+    Args:
+        mended: the findings about a schedule that is run with the known defects of the case mended.
+            What is wrong then is made small, if anything is: what fails only as released may be the
+            known defects' doing.
     """
     new = [f for f in result.evidence if f.schedule and not (f.verdict.good or f.known)]
-    worst = max(new, key=lambda finding: finding.verdict.severity, default=None)
-    if worst is None or any(finding.mended for finding in new):
+    behind = [finding for finding in new if finding.mended]
+    worst = max(behind or new, key=lambda finding: finding.verdict.severity, default=None)
+    if worst is None or (behind and mended is None):
         return result
     engine = session.registry.engines[case.engine]
     subject = session.subject(case)
@@ -47,7 +57,8 @@ def with_needs(session: Session, case: CaseId, result: CaseResult) -> CaseResult
     failing = next((schedule for schedule in made if schedule.name == worst.schedule), None)
 
     def fails(candidate: Schedule) -> bool:
-        return any(alike(found, worst) for found in _findings(subject, engine, candidate))
+        found = mended(candidate) if behind and mended else _findings(subject, engine, candidate)
+        return any(alike(one, worst) for one in found)
 
     if failing is None or not fails(failing):
         return result

@@ -103,7 +103,7 @@ class Run:
         self.steps: list[Step] = []
         self._removed_from: dict[str, Stage] = {}
         self._left: list[Mapping[str, int]] = []
-        self._held_back: list[Request] = []
+        self._held_back: list[Submission] = []
         self._doing = "making the engine"
         self._stageless = Capability.STAGES not in engine_class.capabilities
         self._measuring = Measuring(schedule.weigh)
@@ -241,8 +241,10 @@ class Run:
         self._doing = f"removing {', '.join(request_ids)} before step {index}"
         self._look(engine)
         self._removed_from |= {name: self.stages[name] for name in request_ids}
-        waiting = {request.request_id for request in self._held_back}
-        self._held_back = [r for r in self._held_back if r.request_id not in request_ids]
+        waiting = {held.request.request_id for held in self._held_back}
+        self._held_back = [
+            held for held in self._held_back if held.request.request_id not in request_ids
+        ]
         if inserted := [name for name in request_ids if name not in waiting]:
             engine.remove(inserted)
         self.stages.update(dict.fromkeys(request_ids, Stage.REMOVED))
@@ -250,13 +252,14 @@ class Run:
     def insert(self, engine: Engine, requests: Sequence[Request]) -> None:
         """Insert requests, in one call; those without a slot wait."""
         self._doing = f"inserting {', '.join(r.request_id for r in requests)}"
+        # What it continues from is taken when it arrives: later, that has grown.
+        submissions = [self._submission(engine, request) for request in requests]
         if engine.slots:
-            self._held_back += requests
-            self.stages.update({r.request_id: Stage.QUEUED for r in requests})
-            self._admit(engine)
-            return
-        engine.insert([self._submission(engine, request) for request in requests])
+            self._held_back += submissions
+        else:
+            engine.insert(submissions)
         self.stages.update({r.request_id: Stage.QUEUED for r in requests})
+        self._admit(engine)
 
     def _admit(self, engine: Engine) -> None:
         """Insert, in one call, the requests that waited longest and that there are slots for."""
@@ -267,8 +270,8 @@ class Run:
         if free <= 0:
             return
         now, self._held_back = self._held_back[:free], self._held_back[free:]
-        self._doing = f"inserting {', '.join(r.request_id for r in now)}"
-        engine.insert([self._submission(engine, request) for request in now])
+        self._doing = f"inserting {', '.join(held.request.request_id for held in now)}"
+        engine.insert(now)
 
     def _submission(self, engine: Engine, request: Request) -> Submission:
         prefix = None

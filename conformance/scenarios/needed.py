@@ -48,5 +48,7 @@ def needed(schedule: Schedule, window: int | None = None) -> Iterator[str]:
     later = (arrival.when for arrival in schedule.arrivals[1:])
     yield from dict.fromkeys(_JOINS[when.stage] for when in later)
     yield from dict.fromkeys(f"a removal in {r.when.stage}" for r in schedule.removals)
+    if any(request.budget for request in requests):
+        yield "thinking budgets"
     have = features_of(schedule, window)
     yield from (text for feature, text in _NAMED.items() if feature in have)

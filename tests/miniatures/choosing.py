@@ -11,12 +11,18 @@ from miniatures.model import VOCAB, normalise
 
 def due_after(produced, budget):
     """The token that a thinking budget forces next; ``None`` if the model chooses."""
-    due = None
-    for thought, token in enumerate(produced):
-        if token == budget.forced[-1]:
-            return None
-        past = thought - budget.tokens
-        due = budget.forced[past] if 0 <= past < len(budget.forced) else None
+    thinks, thought, exceeded, at, due = budget.opened_by is None, 0, False, 0, None
+    for token in produced:
+        due = None
+        if token == budget.opened_by:
+            thinks = True
+        elif token == budget.forced[-1]:
+            thinks, exceeded, at = False, False, 0
+        else:
+            thought += thinks
+            exceeded |= thinks and thought > budget.tokens
+            if exceeded and at < len(budget.forced):
+                due, at = budget.forced[at], at + 1
     return due
 
 

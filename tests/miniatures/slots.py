@@ -80,3 +80,10 @@ class NoSlots(FixedSlots):
 
     slots = 0
     width = 4
+
+
+class NamesNoSlots(FixedSlots):
+    """Declares slots, and never says which of them a request is in."""
+
+    def rows(self):
+        return {}

@@ -162,8 +162,9 @@ class Expectations:
             for e in self._about(result)[0]
             if e.id in mended.defects and not e.anyhow_in(result.scenario)
         ]
-        names = ", ".join(here) or "known defects that do not show here"
-        return f"{names}: with that mended the case is {mended.verdict}"
+        names = ", ".join(here)
+        of = f"{names}: with that" if names else "with the family's known defects"
+        return f"{of} mended the case is {mended.verdict}"
 
     def stale(self, results: Iterable[CaseResult], *, whole: bool) -> tuple[str, ...]:
         """A sentence for each part of an entry that matched no case of a whole run.

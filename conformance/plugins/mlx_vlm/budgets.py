@@ -14,7 +14,7 @@ _NEVER = -1
 
 
 def criteria_of(budget: Budget) -> Any:
-    """A new ``ThinkingBudgetCriteria`` of one row, which counts from its first token.
+    """A new ``ThinkingBudgetCriteria`` of one row.
 
     Raises:
         Unsupported: this release has no thinking budgets.
@@ -23,22 +23,25 @@ def criteria_of(budget: Budget) -> Any:
     if made is None:
         raise Unsupported("this release of mlx-vlm has no thinking budgets")
     return made(
-        _Markers(budget.forced),
+        _Markers(budget),
         budget.tokens,
         thinking_end_token=_END,
         thinking_start_token=_START,
         enable_thinking=True,
-        prompt_preopens_thinking=True,
+        prompt_preopens_thinking=budget.opened_by is None,
     )
 
 
 class _Markers:
     """The part of a tokenizer that the criteria ask: the ids of what opens and closes thinking."""
 
-    def __init__(self, forced: tuple[int, ...]) -> None:
-        self._forced = forced
+    def __init__(self, budget: Budget) -> None:
+        self._forced = budget.forced
+        self._start = _NEVER if budget.opened_by is None else budget.opened_by
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """The ids of a marker, or of the line break before the one that ends."""
         del add_special_tokens
-        return {_START: [_NEVER], _END: list(self._forced[-1:])}.get(text, list(self._forced[:-1]))
+        return {_START: [self._start], _END: list(self._forced[-1:])}.get(
+            text, list(self._forced[:-1])
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace as replace_witness
 
 from msgspec.structs import replace
@@ -61,7 +62,7 @@ def _thinking(brief: Brief, choices: Choices, options: EngineOptions) -> Dress:
     """Gives three of four rows a thinking budget, which ends with tokens that they never choose.
 
     The row that joins first has none; a row's history, which its penalties count, has the forced
-    tokens.
+    tokens. A third of the rows begin to think within their answers, at a token that may come again.
     """
     low, high = brief.tokens
     number = 0
@@ -74,17 +75,31 @@ def _thinking(brief: Brief, choices: Choices, options: EngineOptions) -> Dress:
         chosen = brief.solo(request, options).tokens
         never = [token for token in range(low, high) if token not in chosen]
         forced = [choices.pick(never) for _ in range(1 + number % 2)]
-        after = choices.integer(0, request.max_tokens - 3)
-        return replace(request, budget=Budget(after, tuple(forced)))
+        opened, begins = None, 0
+        if number % 3 == 2:
+            early = chosen[: request.max_tokens - 3]
+            opened = max(early, key=early.index)  # as late as it can: others leave before
+            begins = 1 + early.index(opened)
+        after = choices.integer(0, request.max_tokens - 3 - begins)
+        return replace(request, budget=Budget(after, tuple(forced), opened))
 
     return dress
 
 
 def _forced(trace: Trace) -> bool:
-    """A row with a budget has the tokens that end its thinking, and goes on."""
-    budgets = {r.request_id: r.budget.forced for r in trace.schedule.requests if r.budget}
-    found = {name: trace.stream(name).tokens[:-1] for name in budgets}
-    return sum(budgets[name][-1] in tokens for name, tokens in found.items()) >= _ENDED
+    return len(list(_ended(trace))) >= _ENDED
+
+
+def _forced_later(trace: Trace) -> bool:
+    return any(budget.opened_by is not None for budget in _ended(trace))
+
+
+def _ended(trace: Trace) -> Iterator[Budget]:
+    """The budgets whose rows have the token that ends their thinking, and go on."""
+    for request in trace.schedule.requests:
+        tokens = trace.stream(request.request_id).tokens[:-1]
+        if request.budget is not None and request.budget.forced[-1] in tokens:
+            yield request.budget
 
 
 def _choosing(brief: Brief, choices: Choices, options: EngineOptions) -> Dress:
@@ -136,6 +151,11 @@ TRAFFIC_OPTIONS = Scenario(
         Witness(
             "rows whose thinking is ended for them",
             _forced,
+            needs=frozenset({Capability.BUDGETS}),
+        ).shown_in("budgets"),
+        Witness(
+            "thinking that begins within an answer and is ended",
+            _forced_later,
             needs=frozenset({Capability.BUDGETS}),
         ).shown_in("budgets"),
     ),

@@ -3,11 +3,13 @@
 import msgspec
 import pytest
 from miniatures.right import ContinuousBatching
-from miniatures.sessions import toy_session
-from miniatures.wrong import AttendsToPadding, WrongBeyondEightRows
+from miniatures.sessions import entry_of_wrong, padding_is_masked, toy_session
+from miniatures.wrong import AttendsToPadding, RepeatsToken, WrongBeyondEightRows
 
+from conformance.checks.expectations import Expectations
 from conformance.core.schedule import Arrival, Removal, Request, Schedule, Trigger
 from conformance.core.verdict import CaseId, Verdict
+from conformance.report.message import worst
 from conformance.run.case_judge import CaseJudge
 from conformance.run.needs import CHECK, needed, with_needs
 
@@ -52,14 +54,24 @@ def test_the_first_failed_workload_of_a_family_is_made_small():
     assert judge.diagnosed(small, opened.run(small)).smallest is None
 
 
-@pytest.mark.parametrize("as_released", [False, True])
-def test_what_fails_behind_known_defects_stays_as_it_is(as_released):
-    """What fails as released, too, may be the known defects' doing."""
-    opened, case, result = failed(AttendsToPadding)
-    behind = [msgspec.structs.replace(f, mended="known") for f in result.evidence]
-    released = result.evidence if as_released else ()
-    result = msgspec.structs.replace(result, evidence=(*released, *behind))
-    assert with_needs(opened, case, result) == result
+class RepeatsTokensToo(AttendsToPadding, RepeatsToken):
+    """A defect behind a known one."""
+
+
+def test_what_fails_behind_known_defects_is_made_small_with_these_mended():
+    """What fails as released may be the known defect's doing, which needs unequal prompts."""
+    known = entry_of_wrong("padding-attended", verdicts={"traffic": Verdict.DIVERGED})
+    options = {"mends": [padding_is_masked]}
+    opened = toy_session({"wrong": RepeatsTokensToo}, **options)
+    case = CaseId("wrong", "calm", "traffic", "float32", 0)
+    judge = CaseJudge(opened, Expectations([known]))
+    judged = judge.judged(case, opened.run(case))
+    assert judged.mended is not None
+    found = judge.diagnosed(case, judged)
+    assert "needs 2 requests, a join while another decodes (" in found.evidence[-1].what
+    assert len(found.smallest.requests) == 2
+    assert worst(found).mended == "padding-attended"
+    assert with_needs(opened, case, judged) == judged, "it cannot run with them mended"
 
 
 def test_everything_that_is_left_is_named():

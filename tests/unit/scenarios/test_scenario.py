@@ -78,6 +78,9 @@ same_processors = changed(
 )
 without_stops = changed(lambda r: replace(r, stop=()))
 without_budgets = changed(lambda r: replace(r, budget=None))
+all_think_at_once = changed(
+    lambda r: replace(r, budget=r.budget and replace(r.budget, opened_by=None))
+)
 
 
 def pool(**options):
@@ -290,6 +293,7 @@ PROOFS = {
         "4 rows in one decode call": ONE_BY_ONE,
         "rows with processors of four kinds": Fake(schedules=same_processors),
         "rows whose thinking is ended for them": Fake(schedules=without_budgets),
+        "thinking that begins within an answer and is ended": Fake(schedules=all_think_at_once),
     },
     "marathon": {
         "a very long row beside two others": ONE_BY_ONE,

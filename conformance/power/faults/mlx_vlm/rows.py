@@ -393,3 +393,15 @@ def no_budgets_of_rows_that_join(hits: Hits) -> Patch:
             other.thinking_budget_criteria = [None] * len(other.uids)
 
     return before(batch_class(), "extend", join)
+
+
+@_budget("G11.no-budgets-of-rows-that-do-not-think")
+def no_budgets_of_rows_that_do_not_think(hits: Hits) -> Patch:
+    """When rows leave, those that do not think now lose their thinking budgets."""
+
+    def leave(self: Any, keep: Any) -> None:
+        kept = [one if one and one.in_thinking else None for one in self.thinking_budget_criteria]
+        hits.hit_if(any(kept[row] is not self.thinking_budget_criteria[row] for row in keep))
+        self.thinking_budget_criteria = kept
+
+    return before(batch_class(), "filter", leave)

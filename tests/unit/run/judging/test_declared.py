@@ -9,6 +9,7 @@ from miniatures.slots import (
     FixedSlots,
     KeepsSlotsCache,
     MovesRows,
+    NamesNoSlots,
     NoSlots,
     SharesSlots,
 )
@@ -68,6 +69,7 @@ def of_slots(engine, scenario=SLOT_REUSE):
         (MovesRows, "r1 was in slot 1 and is in slot 0"),
         (SharesSlots, "r0 and r1 are in slot 0"),
         (CountsFromFour, "r0 is in slot 4, of 4"),
+        (NamesNoSlots, "`rows()` never says which of the 4 slots a request is in"),
     ],
 )
 def test_a_request_that_does_not_keep_a_slot_breaks_the_protocol(engine, what):
@@ -90,6 +92,13 @@ def test_no_more_rows_are_wanted_than_there_are_slots(scenario):
     found = session.run(CaseId("slots", "calm", scenario, "float32", 0))
     assert found.verdict.good, found.evidence
     assert "the engine declares 4 slots" in {witness.excused for witness in found.witnesses}
+
+
+def test_what_waits_for_a_slot_continues_from_what_was_there_when_it_arrived():
+    """Nothing of the toy engine is kept between requests: the workload is vacuous in that alone."""
+    session = toy_session({"slots": FixedSlots})
+    found = session.run(CaseId("slots", "calm", "traffic_kept", "float32", 0))
+    assert all(schedule.verdict.good for schedule in found.schedules)
 
 
 def test_of_an_engine_with_one_slot_nothing_is_excused():
