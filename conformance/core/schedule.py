@@ -104,13 +104,14 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
     """A thinking budget: after more than ``tokens`` tokens of thinking, ``forced`` follow.
 
     There are one or two, one a step. The last of them ends the thinking, also where the model
-    chooses it earlier; then the model goes on alone. Thinking begins with the answer, or with each
-    token ``opened_by``; all of it counts together.
+    chooses it earlier; then the model goes on alone. Thinking begins with the answer, if not
+    ``later``, and again with each token ``opened_by``; all of it counts together.
     """
 
     tokens: int
     forced: tuple[int, ...]
     opened_by: int | None = None
+    later: bool = False
 
 
 class Request(msgspec.Struct, frozen=True, omit_defaults=True):

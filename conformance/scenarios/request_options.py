@@ -77,7 +77,28 @@ def _stop_sequences(brief: Brief) -> list[Schedule]:
     single = never if first == short[4] else short[4]
     late = text_request(brief, "late", SHORT, variant=1, stop=((long[1], long[2]), (single,)))
     arrivals = (together(*rows), together(late, when=produced("across", 1)))
-    return [Schedule("stop_sequences", arrivals, options=options), _stop_edges(brief)]
+    return [
+        Schedule("stop_sequences", arrivals, options=options),
+        _stop_edges(brief),
+        _rest_of_another(brief),
+    ]
+
+
+def _rest_of_another(brief: Brief) -> Schedule:
+    """A limit ends a row within its sequence; one that comes later begins with the rest of it."""
+    rows = [
+        text_request(brief, name, length, variant=2, max_tokens=limit)
+        for name, length, limit in (
+            ("begins", MEDIUM, 2),
+            ("lasts", LONG, LASTING),
+            ("rest", TWO, LASTING),
+        )
+    ]
+    begins, _, rest = (brief.solo(row, EngineOptions()).tokens for row in rows)
+    stop = ((*begins[-1:], *rest[:1]),)
+    first, beside, late = (replace_fields(row, stop=stop) for row in rows)
+    arrivals = (together(first, beside), together(late, when=gone("begins")))
+    return Schedule("rest_of_another", arrivals)
 
 
 def _stop_edges(brief: Brief) -> Schedule:

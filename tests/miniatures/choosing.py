@@ -11,7 +11,7 @@ from miniatures.model import VOCAB, normalise
 
 def due_after(produced, budget):
     """The token that a thinking budget forces next; ``None`` if the model chooses."""
-    thinks, thought, exceeded, at, due = budget.opened_by is None, 0, False, 0, None
+    thinks, thought, exceeded, at, due = not budget.later, 0, False, 0, None
     for token in produced:
         due = None
         if token == budget.opened_by:

@@ -86,8 +86,13 @@ def processors_argument(rows: Sequence[tuple[Processor, ...]]) -> list[Any]:
     return [make_processors(row) or none for row in rows]
 
 
-def stop_argument(stops: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any]:
+def stop_argument(
+    stops: Sequence[tuple[tuple[int, ...], ...]], kept: dict[tuple[tuple[int, ...], ...], Any]
+) -> dict[str, Any]:
     """The keyword argument of ``insert`` for one tuple of stop sequences a request.
+
+    Args:
+        kept: what was made for earlier requests; equal tuples share it, as in the library's server.
 
     Raises:
         Unsupported: this release takes stop sequences in an unknown form.
@@ -98,7 +103,8 @@ def stop_argument(stops: Sequence[tuple[tuple[int, ...], ...]]) -> dict[str, Any
     if "stop_sequences" in taken:
         # `mlx_lm.generate` as an attribute is the function of that name.
         make = importlib.import_module("mlx_lm.generate").StopSequences
-        return {"stop_sequences": [make(list(map(_plain, stop))) for stop in stops]}
+        kept |= {stop: make(list(map(_plain, stop))) for stop in set(stops) - kept.keys()}
+        return {"stop_sequences": [kept[stop] for stop in stops]}
     if "state_machines" in taken:
         return legacy.state_machines(stops)
     raise Unsupported(

@@ -73,6 +73,7 @@ class MlxLmEngine(Engine):
         self._progress: dict[int, int] = {}
         self._finished_caches: dict[str, Any] = {}
         self._shared_samplers: dict[str, RecordedSampler] = {}
+        self._stops: dict[tuple[tuple[int, ...], ...], Any] = {}
         # What each request's tokens are chosen with, unless they are forced or greedy.
         self._samplers: dict[str, RecordedSampler] = {}
         caching = options.prefix_caching
@@ -126,7 +127,7 @@ class MlxLmEngine(Engine):
             options["caches"] = [cache for cache, _ in prefixes]
             options["all_tokens"] = [list(tokens) for _, tokens in prefixes]
         if any(own_stop(r, self._options) for r in requests):
-            options |= compat.stop_argument([r.stop for r in requests])
+            options |= compat.stop_argument([r.stop for r in requests], self._stops)
         pieces = [start.segments] if start is not None else [_pieces(r) for r in requests]
         if start is not None:
             options |= {"caches": [start.cache], "all_tokens": [start.tokens]}

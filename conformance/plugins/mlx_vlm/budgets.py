@@ -28,7 +28,7 @@ def criteria_of(budget: Budget) -> Any:
         thinking_end_token=_END,
         thinking_start_token=_START,
         enable_thinking=True,
-        prompt_preopens_thinking=budget.opened_by is None,
+        prompt_preopens_thinking=not budget.later,
     )
 
 

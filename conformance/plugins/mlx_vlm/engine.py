@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from conformance.backend.recorded_sampler import RecordedSampler, recorded
@@ -34,11 +35,13 @@ from conformance.plugins.mlx_vlm.pool_recording import PoolRecording
 from conformance.plugins.mlx_vlm.probes import PROBES, probe
 from conformance.plugins.mlx_vlm.sampling import (
     ForcedRowsSampler,
+    alternatives,
     distribution,
+    end_at,
     make_processors,
     make_sampler,
     stop_tokens,
-    stopping_processor,
+    stopping_criteria,
 )
 from conformance.plugins.recorded_calls import inserted, made, record
 
@@ -76,6 +79,7 @@ class MlxVlmEngine(Engine):
         self._lengths: dict[int, int] = {}
         self._forced: dict[int, tuple[int, ...]] = {}
         self._stops: set[int] = set()
+        self._criteria = stopping_criteria()
         self._reused: dict[int, int] = {}
         self._manager: Any = None
         self._pool: PoolRecording | None = None
@@ -94,6 +98,7 @@ class MlxVlmEngine(Engine):
         for submission in submissions:
             request = submission.request
             self._stops |= stop_tokens(request)
+            end_at(self._criteria, self._stops)
             options: dict[str, Any] = {}
             if own := own_processors(request, self._options):
                 options["logits_processors"] = [make_processors(own)]
@@ -157,6 +162,7 @@ class MlxVlmEngine(Engine):
             self._claims += [self._sampler.claim(event) for event in reported]
         both = [e for e in events if e.logprobs is not None and e.token_logprob is not None]
         self._claims += [own_logprob(event) for event in both]
+        self._claims += [alternatives(r.top_logprobs) for r in responses if r.top_logprobs]
         claims, self._claims = tuple(self._claims), []
         drafts = self._draft_editor
         return StepOutput(
@@ -270,9 +276,8 @@ class MlxVlmEngine(Engine):
             options |= self._draft(self._options.drafting)
         if self._options.prefix_caching is not None:
             options["apc_manager"] = self._make_manager(self._options.prefix_caching)
-        made = compat.make_generator(
-            model, stopping_processor(self._stops), self._options, **options
-        )
+        processor = SimpleNamespace(tokenizer=SimpleNamespace(stopping_criteria=self._criteria))
+        made = compat.make_generator(model, processor, self._options, **options)
         if self._manager is not None:
             prefix_caching.require(made)
         return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from conformance.backend.sampling import ProcessorFn, SamplerFn, ranked
 from conformance.core.errors import ScheduleError, Unsupported
 from conformance.core.schedule import Request
 from conformance.core.token_choice import RANDOM, Processor, Sampler
+from conformance.core.trace import Claim
 from conformance.plugins.mlx_vlm import compat
 
 
@@ -62,19 +64,15 @@ class ForcedRowsSampler:
         return self.sample_target(logprobs, row_ids=[], positions=self._positions())
 
 
-def stopping_processor(stops: Collection[int]) -> Any:
-    """A minimal processor for the generator, whose stopping criterion is any of these tokens.
+def stopping_criteria() -> Any:
+    """The library's own object that ends requests, without a token yet."""
+    return compat.part("utils").StoppingCriteria([], SimpleNamespace())
 
-    Tokens that are added to ``stops`` later also end requests from then on.
-    """
 
-    class Stopping:
-        def add_eos_token_ids(self, _: object = None) -> None: ...
-
-        def __call__(self, token: int) -> bool:
-            return token in stops
-
-    return SimpleNamespace(tokenizer=SimpleNamespace(stopping_criteria=Stopping()))
+def end_at(criteria: Any, tokens: Collection[int]) -> None:
+    """Let ``tokens`` end requests, in no order, and no longer those of a model before."""
+    criteria.reset([-1 - number for number in range(len(tokens))])
+    criteria.reset(sorted(tokens, reverse=True))
 
 
 def stop_tokens(request: Request) -> set[int]:
@@ -96,3 +94,9 @@ def distribution(pairs: Sequence[tuple[int, float]] | None) -> np.ndarray | None
     ids, values = zip(*pairs, strict=True)
     row[list(ids)] = values
     return row
+
+
+def alternatives(pairs: Sequence[tuple[int, float]]) -> Claim:
+    """The engine's claim that these ``(id, logprob)`` pairs begin with the likeliest."""
+    later = sum(after[1] > before[1] for before, after in pairwise(pairs))
+    return Claim("alternatives before a likelier one", "0", str(later), not later)

@@ -38,9 +38,9 @@ _LATE, _PIECES = ((1103, 31), (2100, 19), (29, 53)), EngineOptions(prefill_step_
 _RUNNER, _RIVAL = (67, 541), (521, 87)
 _GROUPS, _LAST = (9, 1, 26, 3, 12, 2, 5, 9, 1, 17, 3, 7, 8, 12), 9
 _OPTIONS = EngineOptions(completion_batch_size=26, prefill_batch_size=11)
-# Before them come so many of one token, so that what is kept by a request's number is past 256.
-# One call inserts them; every third, fifth and seventh differs from the others.
-_TINY = 260
+# Before them come so many of one token: more than 512 wait, and what is kept by a request's number
+# is past that. One call inserts them; every third, fifth and seventh differs from the others.
+_TINY = 530
 # Takes the likeliest token, which each filter leaves alone, if it looks at the row's own logprobs.
 _FILTERED = replace(BEST, args=BEST.args | {"min_p": 0.9})
 _LENGTHS, _LIMITS = range(2, 49), range(2, 9)
@@ -69,9 +69,13 @@ def _fitting(brief: Brief) -> Callable[[int], int]:
 
 
 def _long(brief: Brief) -> Schedule:
-    """Two rows decode; two much longer ones and a short one join them, all three with penalties."""
+    """Two rows decode; two much longer ones and a short one join them, all three with penalties.
+
+    These count all tokens of a row.
+    """
     fitting = _fitting(brief)
-    penalty = (Processor("library", {"repetition_penalty": 1.4}),)
+    counts = {"frequency_penalty": 0.05, "frequency_context_size": _ENOUGH}
+    penalty = (Processor("library", {"repetition_penalty": 1.4} | counts),)
     counted = {"processors": penalty} if Capability.PROCESSORS in brief.capabilities else {}
     early, late = (
         [

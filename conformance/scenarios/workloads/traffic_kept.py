@@ -20,8 +20,8 @@ from conformance.scenarios.scenario import Brief, Scenario, Witness
 
 _BLOCK = 4
 _LASTING = 48
-# Longer than what caches grow by, and than a window that has slid many times.
-_SHARED = 75 * _BLOCK
+# Longer than twice what caches grow by, and than a window that has slid many times.
+_SHARED = 130 * _BLOCK
 # Tokens of a piece of a long prompt.
 _PIECE = 128
 _WAVES = 4
@@ -117,7 +117,7 @@ def _like(texts: _Texts, root: Request, manner: int) -> Request:
 
 def _long(brief: Brief) -> Schedule:
     """One long prompt; then branches, twins and what goes on after it decode at once."""
-    caching = PrefixCaching(blocks=512, block_size=_BLOCK, interval=_PIECE)
+    caching = PrefixCaching(blocks=1024, block_size=_BLOCK, interval=_PIECE)
     options = EngineOptions(_PIECE, 3, 6, prefix_caching=caching)
     texts = _Texts(brief, Seeded(brief.seed, 6), options)
     first = texts.other(7, _LASTING // 2)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace as replace_witness
 
 from msgspec.structs import replace
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Budget, Request, Schedule
+from conformance.core.schedule import Budget, Removal, Request, Schedule
 from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
+from conformance.scenarios.build import IN_PIECES, LONG, PIECE, in_prefill, text_request, together
 from conformance.scenarios.choices import Choices, Seeded
 from conformance.scenarios.engine_sampling import BEST, SECOND, UNLIKELY, bias, penalties
 from conformance.scenarios.scenario import Brief, Scenario, Witness
@@ -25,8 +26,8 @@ _SCALE = Scale(
 _BUDGETED = Scale(first=8, second=4, groups=(2, 3), longest=20, limits=(6, 15), lasting=30)
 # The first row, which decodes for long, has so many processors; each favours one token.
 _MANY, _PROCESSORS = 1, 35
-# Rows with a budget that reach its end, at least.
-_ENDED = 4
+# The first rows, which have no budgets, and how many rows with one reach its end, at least.
+_UNBUDGETED, _ENDED = 4, 3
 
 
 def _traffic_options(brief: Brief) -> list[Schedule]:
@@ -36,9 +37,7 @@ def _traffic_options(brief: Brief) -> list[Schedule]:
         given = replace(plain, sampler=SECOND, processors=(bias(brief, 0),))
         schedules.append(_mixed(brief, "own_and_default", 4, given))
     if Capability.BUDGETS in brief.capabilities:
-        schedules.append(
-            _budgeted(brief, EngineOptions(prefill_batch_size=4, completion_batch_size=5))
-        )
+        schedules += [_budgeted(brief), _ended_together(brief)]
     return schedules
 
 
@@ -51,8 +50,11 @@ def _mixed(brief: Brief, name: str, number: int, options: EngineOptions) -> Sche
     return traffic(brief, choices, _SCALE, rows, *dresses, name=name, options=options)
 
 
-def _budgeted(brief: Brief, options: EngineOptions) -> Schedule:
-    choices = Seeded(brief.seed, 5)
+def _budgeted(brief: Brief) -> Schedule:
+    choices, options = (
+        Seeded(brief.seed, 5),
+        EngineOptions(completion_batch_size=5, prefill_batch_size=_UNBUDGETED),
+    )
     rows = draw_rows(brief, choices, _BUDGETED)
     dresses = (_choosing(brief, choices, options), _thinking(brief, choices, options))
     return traffic(brief, choices, _BUDGETED, rows, *dresses, name="budgets", options=options)
@@ -61,27 +63,25 @@ def _budgeted(brief: Brief, options: EngineOptions) -> Schedule:
 def _thinking(brief: Brief, choices: Choices, options: EngineOptions) -> Dress:
     """Gives three of four rows a thinking budget, which ends with tokens that they never choose.
 
-    The row that joins first has none; a row's history, which its penalties count, has the forced
-    tokens. A third of the rows begin to think within their answers, at a token that may come again.
+    The rows that are prefilled first have none, which others join; a row's history, which its
+    penalties count, has the forced tokens. A third of the rows begin to think within their answers.
     """
-    low, high = brief.tokens
     number = 0
 
     def dress(request: Request, lasts: bool) -> Request:  # noqa: ARG001, FBT001 - see Dress
         nonlocal number
         number += 1
-        if number % 4 == 3 or request.max_tokens < 3:
+        if number <= _UNBUDGETED or number % 4 == 3 or request.max_tokens < 3:
             return request
         chosen = brief.solo(request, options).tokens
-        never = [token for token in range(low, high) if token not in chosen]
-        forced = [choices.pick(never) for _ in range(1 + number % 2)]
+        forced = [choices.pick(_others(brief, chosen)) for _ in range(1 + number % 2)]
         opened, begins = None, 0
         if number % 3 == 2:
             early = chosen[: request.max_tokens - 3]
             opened = max(early, key=early.index)  # as late as it can: others leave before
             begins = 1 + early.index(opened)
         after = choices.integer(0, request.max_tokens - 3 - begins)
-        return replace(request, budget=Budget(after, tuple(forced), opened))
+        return replace(request, budget=Budget(after, tuple(forced), opened, bool(begins)))
 
     return dress
 
@@ -90,8 +90,51 @@ def _forced(trace: Trace) -> bool:
     return len(list(_ended(trace))) >= _ENDED
 
 
+def _ended_together(brief: Brief) -> Schedule:
+    """Thinking is ended in steps in which other rows end; of one row twice, as it begins again.
+
+    The first row, with a budget and a penalty of its own, leaves while all are in prefill.
+    """
+    options = IN_PIECES
+    ends = [
+        text_request(brief, f"ends_{limit}", LONG, variant=limit, max_tokens=limit)
+        for limit in (2, 3, 4)
+    ]
+    leaves, one, two, again = (
+        text_request(brief, name, LONG + n, variant=5 + n, max_tokens=7 + 2 * n)
+        for n, name in enumerate(("leaves", "one", "two", "again"))
+    )
+    thinking = (one, two, again)
+    first, last, *_ = _others(brief, *(brief.solo(row, options).tokens for row in thinking))
+    leaves = replace(leaves, budget=Budget(4, (first,)), processors=penalties(brief, 1)[0])
+    one = replace(one, budget=Budget(2, (last,)), processors=penalties(brief, 2)[1])
+    two = replace(two, budget=Budget(1, (first, last)), processors=penalties(brief, 3)[0])
+    again = replace(again, budget=Budget(3, (last,)))
+    tokens = brief.solo(again, options).tokens
+    closed = tokens.index(last) + 1
+    opened = next((t for t in tokens[closed:-3] if t not in tokens[:closed]), None)
+    again = replace(again, budget=Budget(3, (last,), opened))
+    leave = (Removal(("leaves",), in_prefill("leaves", PIECE)),)
+    arrivals = (together(leaves, *ends, one, two, again),)
+    return Schedule("ended_together", arrivals, leave, options=options)
+
+
+def _others(brief: Brief, *chosen: Sequence[int]) -> list[int]:
+    """The tokens that none of these streams has."""
+    low, high = brief.tokens
+    return [token for token in range(low, high) if not any(token in tokens for tokens in chosen)]
+
+
 def _forced_later(trace: Trace) -> bool:
-    return any(budget.opened_by is not None for budget in _ended(trace))
+    return any(budget.later for budget in _ended(trace))
+
+
+def _forced_twice(trace: Trace) -> bool:
+    return any(
+        trace.stream(request.request_id).tokens.count(request.budget.forced[-1]) > 1
+        for request in trace.schedule.requests
+        if request.budget is not None
+    )
 
 
 def _ended(trace: Trace) -> Iterator[Budget]:
@@ -158,5 +201,10 @@ TRAFFIC_OPTIONS = Scenario(
             _forced_later,
             needs=frozenset({Capability.BUDGETS}),
         ).shown_in("budgets"),
+        Witness(
+            "thinking that begins again and is ended again",
+            _forced_twice,
+            needs=frozenset({Capability.BUDGETS}),
+        ).shown_in("ended_together"),
     ),
 )

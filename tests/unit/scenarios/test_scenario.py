@@ -79,7 +79,7 @@ same_processors = changed(
 without_stops = changed(lambda r: replace(r, stop=()))
 without_budgets = changed(lambda r: replace(r, budget=None))
 all_think_at_once = changed(
-    lambda r: replace(r, budget=r.budget and replace(r.budget, opened_by=None))
+    lambda r: replace(r, budget=r.budget and replace(r.budget, later=False))
 )
 
 
@@ -294,6 +294,7 @@ PROOFS = {
         "rows with processors of four kinds": Fake(schedules=same_processors),
         "rows whose thinking is ended for them": Fake(schedules=without_budgets),
         "thinking that begins within an answer and is ended": Fake(schedules=all_think_at_once),
+        "thinking that begins again and is ended again": Fake(schedules=without_budgets),
     },
     "marathon": {
         "a very long row beside two others": ONE_BY_ONE,
@@ -309,7 +310,7 @@ PROOFS = {
         "a reused prefix beside a prompt without one": Fake(caching.AdmitsOne),
         "a removal in decode of a request that reused a prefix": Fake(caching.ReusesAtOnce),
         "a prompt that comes again after its prefix was given up": Fake(caching.NeverForgets),
-        "a reused prefix of 300 tokens": Fake(storing.StoresSequences, short_wholes),
+        "a reused prefix of 520 tokens": Fake(storing.StoresSequences, short_wholes),
         "two rows that go on from one cache, next to another": Fake(
             storing.StoresSequences, from_nothing
         ),
