@@ -269,7 +269,9 @@ STOP_SEQUENCES = Scenario(
     frozenset({Capability.STOP, Capability.LATE_JOIN}),
     _stop_sequences,
     (
-        Witness("rows that stop beside rows that do not", _stopped),
+        Witness("rows that stop beside rows that do not", _stopped).shown_in(
+            "stop_sequences", "edges"
+        ),
         Witness("a row that stops at its first token", _stopped_first).shown_in("edges"),
         seen.late_join().shown_in("stop_sequences"),
     ),

@@ -64,7 +64,7 @@ def _thinking(brief: Brief, choices: Choices, options: EngineOptions) -> Dress:
     """Gives three of four rows a thinking budget, which ends with tokens that they never choose.
 
     The rows that are prefilled first have none, which others join; a row's history, which its
-    penalties count, has the forced tokens. A third of the rows begin to think within their answers.
+    penalties count, has the forced tokens. Two of three begin to think within their answers.
     """
     number = 0
 
@@ -76,7 +76,7 @@ def _thinking(brief: Brief, choices: Choices, options: EngineOptions) -> Dress:
         chosen = brief.solo(request, options).tokens
         forced = [choices.pick(_others(brief, chosen)) for _ in range(1 + number % 2)]
         opened, begins = None, 0
-        if number % 3 == 2:
+        if number % 3:
             early = chosen[: request.max_tokens - 3]
             opened = max(early, key=early.index)  # as late as it can: others leave before
             begins = 1 + early.index(opened)
@@ -189,7 +189,9 @@ TRAFFIC_OPTIONS = Scenario(
     _traffic_options,
     (
         seen.rows_together(4),
-        replace_witness(seen.late_join(), needs=frozenset({Capability.LATE_JOIN})),
+        replace_witness(seen.late_join(), needs=frozenset({Capability.LATE_JOIN})).shown_in(
+            "own*", "budgets"
+        ),
         Witness("rows with processors of four kinds", _differ).shown_in("own*"),
         Witness(
             "rows whose thinking is ended for them",

@@ -333,6 +333,28 @@ def matcher_of_the_last_removed(hits: Hits) -> Patch:
     return wrap(_GENERATOR, "remove", remove)
 
 
+@_stop(
+    "F14.matchers-used-again",
+    source="a review: nothing lives on",
+    kills=("stop_sequences/rest_of_another",),
+)
+def matchers_used_again(hits: Hits) -> Patch:
+    """Another request with equal sequences goes on with the matcher of a row that has left."""
+    free: dict[int, Any] = {}
+
+    def leave(right: Right, batch: Any, keep: Any) -> Any:
+        for row in set(range(len(batch._matchers))) - set(keep):
+            free[id(batch.stop_sequences[row])] = batch._matchers[row]
+        return right(batch, keep)
+
+    def matcher(right: Right, self: Any) -> Any:
+        kept = free.pop(id(self), None)
+        hits.hit_if(kept is not None and kept._node is not kept._root)
+        return kept or right(self)
+
+    return together(wrap(_BATCH, "filter", leave), wrap(generate.StopSequences, "matcher", matcher))
+
+
 @_edge("G6.empty-sequence-matches")
 def empty_sequence_matches(hits: Hits) -> Patch:
     """An empty sequence matches wherever no other one has begun."""

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import partial
 from typing import Any
 
 import mlx.core as mx
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
+from conformance.core.faults.patching import (
+    Patch,
+    Right,
+    after,
+    before,
+    replace,
+    together,
+    wrap,
+)
 from conformance.plugins.mlx_vlm.library_parts import (
     batch_class,
     generator_class,
@@ -50,6 +59,19 @@ def logprobs_of_another_row(hits: Hits) -> Patch:
                 setattr(batch, name, mx.roll(getattr(batch, name), 1, 0))
 
     return after(batch_class(), "extend", shift)
+
+
+@_list("B2.alternatives-in-any-order", kills=("batch_of_one",), where="")
+def alternatives_in_any_order(hits: Hits) -> Patch:
+    """A token's alternatives are not sorted by their logprobs."""
+
+    def turned(found: Any, _: Any) -> Any:
+        *chosen, ids, logprobs = found
+        hits.hit_if(ids is not None)
+        rows = (ids, logprobs)
+        return (*chosen, *([row[::-1] for row in one] if one is not None else None for one in rows))
+
+    return after(batch_class(), "_step", turned)
 
 
 @_list("B2.token-logprobs-of-the-first-rows", kills=("early_finish",), where="")
@@ -357,6 +379,20 @@ def stop_within_a_draft_missed(hits: Hits) -> Patch:
     return wrap(part("generate.ar").SpeculativeGenerationBatch, "_finish_reason", reason)
 
 
+@_limit("G8.end-tokens-by-bisection", kills=("early_finish/stop_tokens",))
+def end_tokens_by_bisection(hits: Hits) -> Patch:
+    """Tokens that end requests are searched by bisection, in a list that is not sorted."""
+
+    def ends(self: Any, token: int) -> bool:
+        listed = self.eos_token_ids
+        at = bisect_left(listed, token)
+        found = at < len(listed) and listed[at] == token
+        hits.hit_if(not found and token in listed)
+        return found
+
+    return replace(part("utils").StoppingCriteria, "__call__", ends)
+
+
 _budget = partial(
     _list,
     source="no report: lists of budgets are kept beside those of rows",
@@ -405,3 +441,15 @@ def no_budgets_of_rows_that_do_not_think(hits: Hits) -> Patch:
         self.thinking_budget_criteria = kept
 
     return before(batch_class(), "filter", leave)
+
+
+@_budget("G11.budgets-begin-anew", kills=("traffic_options/ended_together",))
+def budgets_begin_anew(hits: Hits) -> Patch:
+    """Thinking that begins again has a whole budget again."""
+
+    def begin(self: Any, token: int) -> None:
+        if token == self.thinking_start_token_id:
+            hits.hit_if(self.thinking_token_count > 0)
+            self.thinking_token_count = 0
+
+    return before(part("utils").ThinkingBudgetCriteria, "__call__", begin)
