@@ -32,8 +32,8 @@ def trials():
     return Trials("mlx_lm", registry_with_faults(), FAMILIES)
 
 
-# Ten seconds and more, as a prompt or a call must be long; by day toy engines with the same mistakes
-# are found by the same schedules (tests/unit/scenarios/workloads/test_marathon.py).
+# Ten seconds and more, as a prompt or a call must be long; by day the same schedules find the same
+# mistakes in toy engines (tests/unit/scenarios/workloads/test_marathon.py).
 NIGHTLY = {
     *("F13.piece-33-turned-round", "F15.limits-of-the-first-64"),
     "B10.removals-of-the-first-64",
