@@ -44,10 +44,7 @@ OTHERS = [fault for fault in FAULTS if not fault.priced]
 
 @pytest.mark.parametrize(
     "fault",
-    [
-        pytest.param(f, id=f.name, marks=[pytest.mark.nightly] * (f.name in NIGHTLY))
-        for f in OTHERS
-    ],
+    [pytest.param(f, id=f.name, marks=[pytest.mark.nightly] * (f.name in NIGHTLY)) for f in OTHERS],
 )
 def test_a_fault_is_caught_by_the_first_scenario_named(fault):
     before, after, hits = trials().tried(fault)
