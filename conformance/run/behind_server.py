@@ -52,6 +52,8 @@ def before_engine(
     verdict, names = other
     if verdict.good:
         return f"its server is right with the requests of {names} ({server.name})"
+    if verdict is Verdict.CRASH is not result.verdict:
+        return f"its server crashes with the requests of {names} ({server.name})"
     return f"its server is {verdict} with the requests of {names}, too ({server.name})"
 
 

@@ -51,6 +51,7 @@ class CaseJudge:
         self._mends = mends
         self._like_module = like_module
         self._needs = needs
+        self._failed: set[tuple[str, str, str]] = set()
         self._named: set[tuple[str, str, str]] = set()
         self._cases = cases
 
@@ -95,13 +96,15 @@ class CaseJudge:
     def diagnosed(self, case: CaseId, result: CaseResult) -> CaseResult:
         """A judged result; a failed case is compared with engines right by construction.
 
-        With ``needs``, the first failed workload of a family also gets its smallest schedule.
+        The first failed case of a family is compared with its library's server, too. With
+        ``needs``, the first failed workload of a family also gets its smallest schedule.
         """
         failed = not result.expected and not result.verdict.good
         if not failed or result.verdict is Verdict.HANG:
             return result
-        diagnosed = diagnose(self._session, case, result)
         key = case.engine, case.family, case.dtype
+        diagnosed = diagnose(self._session, case, result, servers=key not in self._failed)
+        self._failed.add(key)
         if not self._needs or key in self._named or not is_workload(case.scenario):
             return diagnosed
         self._named.add(key)

@@ -4,7 +4,8 @@ Such an engine (``Engine.opinion``) keeps each row in its own caches. If the sam
 there, the library's engine or its caches are wrong; if not, the model is, unless equal rows in one
 pass are wrong, too: then the number of rows decides. If the pass without a cache agrees with the
 engine, the single stream is wrong. A server's requests are given to its library's own engine, and
-that engine's to the server, if the run has both.
+that engine's to the library's first server that can play them, unless the model is to blame: each
+start of a server takes seconds, and it would serve the same model.
 """
 
 from __future__ import annotations
@@ -32,10 +33,15 @@ MODEL = "model:"
 _RIGHT = {Verdict.EXACT, Verdict.TIE, Verdict.VACUOUS}
 
 
-def diagnose(session: Session, case: CaseId, result: CaseResult) -> CaseResult:
+def diagnose(
+    session: Session, case: CaseId, result: CaseResult, *, servers: bool = True
+) -> CaseResult:
     """``result`` with one more finding: model, engine or cache, the single stream, or undecided.
 
     Without a model there is nothing to compare, and ``result`` is returned.
+
+    Args:
+        servers: whether a server may be started to compare it with its library's own engine.
     """
     try:
         session.subject(case)
@@ -50,21 +56,23 @@ def diagnose(session: Session, case: CaseId, result: CaseResult) -> CaseResult:
     if registry.scenarios[case.scenario].served and own is not None and not _serves(own):
         schedules = _schedules(session, case)
         text = behind_server(session.subject(case), own, schedules, result) or text
+    of_model = False
     if others:
         subject, schedules = session.subject(case), _schedules(session, case)
         text = odd_one_out(subject, schedules, result, others) or text
-        if text.startswith(MODEL):
+        of_model = text.startswith(MODEL)
+        if of_model:
             text = by_number_of_rows(subject, schedules, result.evidence) or text
     other = _serves(registry.engines[case.engine]) or registry.scenarios[case.scenario].oracle_only
-    if case.engine == library and not other:
-        said = "; ".join(_servers(session, case, result))
+    if servers and case.engine == library and not (other or of_model):
+        said = next(_servers(session, case, result), "")
         text = f"{_going_on(text) or 'engine:'} {said}" if said else text
     finding = Finding(Verdict.EXACT, CHECK, text)
     return msgspec.structs.replace(result, evidence=(*result.evidence, finding))
 
 
 def _servers(session: Session, case: CaseId, result: CaseResult) -> Iterator[str]:
-    """What the library's servers in the run do with what its own engine fails at."""
+    """What each of the library's servers does with what its own engine fails at."""
     for server in session.registry.engines.values():
         if server.library == case.engine and _serves(server):
             subject, schedules = session.subject(case), _schedules(session, case)

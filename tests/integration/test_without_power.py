@@ -19,9 +19,10 @@ def call(*words):
     return {"code": done.exit_code, "out": done.stdout, "err": done.stderr}
 
 AFM7 = ("--engine", "mlx_lm", "--family", "afm7", "--scenario", "ragged")
+ALONE = ("--jobs", "1", "--explain-seconds", "0")  # it is explained below
 CASE = "mlx_lm/afm7/ragged/float32/0"
 found = {
-    "run": call("run", *AFM7, "--no-expectations", "--jobs", "1", "--json", "r.jsonl"),
+    "run": call("run", *AFM7, "--no-expectations", *ALONE, "--json", "r.jsonl"),
     "report": call("report", "r.jsonl"),
     "explain": call("explain", CASE),
     "show faults": call("show", "faults"),

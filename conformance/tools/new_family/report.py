@@ -10,6 +10,10 @@ import msgspec
 from conformance.core.verdict import CaseResult
 from conformance.tools.new_family.draft import Decision, Unshrunk
 
+MOST_SHOWN = 3
+"""Failing rungs to show in full: later failures mostly follow from the first."""
+
+NOT_RUN = "not run, as a rung below it fails"
 _LONGEST = 60
 
 
@@ -50,6 +54,7 @@ class Adopted(msgspec.Struct, frozen=True):
             empty without the ladder.
         insensitive: why the family proves little; empty if it is sensitive enough.
         results: of the ladder's rungs, in order.
+        left_out: the rungs that were not run, as one below them failed.
     """
 
     name: str
@@ -70,6 +75,7 @@ class Adopted(msgspec.Struct, frozen=True):
     insensitive: str = msgspec.field(name="deaf")  # the name in published reports
     results: tuple[CaseResult, ...]
     inputs: tuple[BatchInput, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:
@@ -103,6 +109,7 @@ def as_markdown(adopted: Adopted) -> str:
         lines += [
             f"| {r.scenario} | {verdict_text(r)} | {r.known or ''} |" for r in adopted.results
         ]
+        lines += [f"| {name} | {NOT_RUN} | |" for name in adopted.left_out]
     return "\n".join(lines) + "\n"
 
 

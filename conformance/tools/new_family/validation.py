@@ -5,7 +5,7 @@ Defects in inputs that do not matter to a family go unnoticed in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.backend.batch_inputs import INPUTS, Seen, altered
@@ -19,8 +19,9 @@ from conformance.run.case_judge import CaseJudge
 from conformance.run.registry import build_registry
 from conformance.run.session import Session
 from conformance.run.tiers import COSTLY
+from conformance.scenarios.workloads import is_workload
 from conformance.tools.new_family.making import make
-from conformance.tools.new_family.report import Adopted, BatchInput
+from conformance.tools.new_family.report import MOST_SHOWN, Adopted, BatchInput
 from conformance.tools.new_family.source import Source
 
 SMOKE = ("repeat", "batch_of_one")
@@ -48,7 +49,7 @@ def adopt(source: Source, folder: Path, *, library: str | None, ladder: bool) ->
         reason = str(error).replace(f"{path}: ", "")
         raise AdoptionError(f"{source.path}: made small: {reason}") from error
     session = Session(registry)
-    results = tuple(_ladder_results(session, family, ladder=ladder))
+    results, left_out = _ladder_results(session, family, ladder=ladder)
     return Adopted(
         name=family.name,
         source=str(source.path),
@@ -71,6 +72,7 @@ def adopt(source: Source, folder: Path, *, library: str | None, ladder: bool) ->
         or ("" if measured is None or measured.sensitive else "too insensitive to prove anything"),
         inputs=measure_inputs(session, results) if ladder else (),
         results=results,
+        left_out=left_out,
     )
 
 
@@ -86,18 +88,36 @@ def _calibrated(library: Library, family: Family) -> tuple[Sensitivity | None, s
         return None, f"could not be measured: {error}"
 
 
-def _ladder_results(session: Session, family: Family, *, ladder: bool) -> Iterator[CaseResult]:
-    """The results of every rung that applies, compared with the expectations."""
+def _ladder_results(
+    session: Session, family: Family, *, ladder: bool
+) -> tuple[tuple[CaseResult, ...], tuple[str, ...]]:
+    """The results of the rungs that apply, compared with the expectations, and those left out.
+
+    A workload mixes what the rungs below it add, so it is left out where one of them fails. The
+    failures that a reader sees in full are compared with other engines.
+    """
     registry = session.registry
     known = load_expectations(None, registry.expectations)
     judge = CaseJudge(session, known, like_module=True, needs=False)  # it climbs the whole ladder
     engines = [e for e in registry.engines.values() if e.library == family.facts.library]
     main = [engine for engine in engines if engine.name == family.facts.library] or engines[:1]
-    for engine in main:
-        for scenario in registry.scenarios_for(engine, family):
-            if scenario.name in SMOKE or (ladder and scenario.name not in COSTLY):
-                case = CaseId(engine.name, family.name, scenario.name, "float32", 0)
-                yield judge.diagnosed(case, judge.judged(case, session.run(case)))
+    rungs = [
+        CaseId(engine.name, family.name, scenario.name, "float32", 0)
+        for engine in main
+        for scenario in registry.scenarios_for(engine, family)
+        if scenario.name in SMOKE or (ladder and scenario.name not in COSTLY)
+    ]
+    results: list[CaseResult] = []
+    left_out: list[str] = []
+    failed = 0
+    for case in rungs:
+        if failed and is_workload(case.scenario):
+            left_out.append(case.scenario)
+            continue
+        result = judge.judged(case, session.run(case))
+        failed += not result.expected
+        results.append(judge.diagnosed(case, result) if failed <= MOST_SHOWN else result)
+    return tuple(results), tuple(left_out)
 
 
 def measure_inputs(session: Session, results: Sequence[CaseResult]) -> tuple[BatchInput, ...]:

@@ -66,6 +66,7 @@ def test_a_schedule_that_needs_a_server_or_was_right_decides_nothing(monkeypatch
     [
         (Verdict.EXACT, "its server is right with the requests of 'mixed' (served)"),
         (Verdict.DIVERGED, "its server is diverged with the requests of 'mixed', too (served)"),
+        (Verdict.CRASH, "its server crashes with the requests of 'mixed' (served)"),
         (Verdict.UNSUPPORTED, ""),
         (Verdict.VACUOUS, ""),
     ],
@@ -80,6 +81,7 @@ def test_a_failing_engine_is_compared_with_its_server(monkeypatch, verdict, text
     monkeypatch.setattr(module, "judge_batched", judged)
     server = SimpleNamespace(name="served", capabilities=frozenset({Capability.SERVED}))
     evidence = [SimpleNamespace(schedule="mixed", verdict=Verdict.DIVERGED)]
-    assert before_engine(None, server, [SCHEDULE], SimpleNamespace(evidence=evidence)) == text
+    failed = SimpleNamespace(evidence=evidence, verdict=Verdict.DIVERGED)
+    assert before_engine(None, server, [SCHEDULE], failed) == text
     (schedule,) = played
     assert schedule.options.busy  # so that its requests meet in one batch

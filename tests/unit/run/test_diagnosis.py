@@ -7,8 +7,11 @@ from miniatures.right import AllAtOnce, ContinuousBatching
 from miniatures.sessions import toy_session
 from miniatures.wrong import AttendsToPadding, SaysUnsupported
 
+from conformance.core.engine import Capability
 from conformance.core.errors import Unsupported
 from conformance.core.verdict import CaseId, Verdict
+from conformance.run import diagnosis as module
+from conformance.run.case_judge import CaseJudge
 from conformance.run.diagnosis import CHECK, conclusion, diagnose, opinions
 
 
@@ -56,6 +59,41 @@ def test_it_is_the_model_where_only_some_arrangement_is_right():
 def test_it_is_undecided_without_an_opinion(kinds):
     sentence = diagnosed(*kinds, scenario="window")
     assert sentence == "undecided: no reference engine can play this"
+
+
+def asked(monkeypatch, *sure, cases=1):
+    """The servers that are compared with an engine that fails in that many cases."""
+
+    class Padding(AttendsToPadding):
+        pass
+
+    served = {"capabilities": Padding.capabilities | {Capability.SERVED}}
+    engines = {f"server{i}": type("Server", (Padding,), served) for i in (1, 2)}
+    surely = {
+        f"sure{i}": type(kind.__name__, (kind,), {"opinion": True}) for i, kind in enumerate(sure)
+    }
+    opened = toy_session({"toy": Padding, **engines, **surely})
+    names = []
+
+    def compared(_, server, __, ___):
+        names.append(server.name)
+        return "it is right"
+
+    monkeypatch.setattr(module, "before_engine", compared)
+    judge = CaseJudge(opened, None, needs=False)
+    for scenario in ("ragged", "staggered")[:cases]:
+        case = CaseId("toy", "calm", scenario, "float32", 0)
+        assert CHECK in {f.check for f in judge.diagnosed(case, opened.run(case)).evidence}
+    return names
+
+
+@pytest.mark.parametrize("cases", [1, 2])
+def test_the_first_failure_of_an_engine_is_compared_with_one_server(monkeypatch, cases):
+    assert asked(monkeypatch, ContinuousBatching, cases=cases) == ["server1"]
+
+
+def test_no_server_is_started_for_a_model_that_is_wrong_itself(monkeypatch):
+    assert asked(monkeypatch, AttendsToPadding) == []
 
 
 class LacksAModel(ToyLibrary):

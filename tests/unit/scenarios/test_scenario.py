@@ -451,8 +451,11 @@ def made_by(glob):
     return lambda schedule: fnmatchcase(schedule.name, glob)
 
 
-# Each has hundreds of steps and more, in which little hangs on the seed.
-SEEDS = {"cost_lasting": 3, "marathon": 3, "traffic_leaves": 3}
+# Each has hundreds of steps, draws or more, in which little hangs on the seed.
+SEEDS = {
+    **{"cost_lasting": 1, "distributions": 4, "held": 3},
+    **{"marathon": 3, "traffic_drafts": 8, "traffic_leaves": 3},
+}
 
 
 @pytest.mark.parametrize("scenario", BATCHED, ids=[s.name for s in BATCHED])

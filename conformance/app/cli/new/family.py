@@ -24,6 +24,8 @@ from conformance.core.invocation import command_about
 from conformance.report import Outcome, failure_message
 from conformance.scenarios import LADDER
 from conformance.tools.new_family.report import (
+    MOST_SHOWN,
+    NOT_RUN,
     Adopted,
     as_json,
     as_markdown,
@@ -34,9 +36,6 @@ from conformance.tools.new_family.report import (
 from conformance.tools.new_family.source import Source, read_source
 from conformance.tools.new_family.validation import adopt
 from conformance.tools.new_family.writing import publish, remove, workplace
-
-_MOST_SHOWN = 3
-"""Failing rungs to print in full: later failures mostly follow from the first."""
 
 
 @click.command("family")
@@ -170,15 +169,17 @@ def _print(
         known = f" (known: {result.known})" if result.known else ""
         line = f"  {result.scenario:<16} {verdict_text(result)}{known}"
         write(line, soft_wrap=True)
+    for name in adopted.left_out:
+        write(f"  {name:<16} {NOT_RUN}")
     options = ("--family-file", str(target))
     if adopted.failures:
         write()
         write(_first_finding(adopted, options), soft_wrap=True)
-    for result in adopted.failures[:_MOST_SHOWN]:
+    for result in adopted.failures[:MOST_SHOWN]:
         write()
         write(failure_message(result, options=options), soft_wrap=True)
-    if len(adopted.failures) > _MOST_SHOWN:
-        write(f"\nand {len(adopted.failures) - _MOST_SHOWN} more rungs that fail")
+    if len(adopted.failures) > MOST_SHOWN:
+        write(f"\nand {len(adopted.failures) - MOST_SHOWN} more rungs that fail")
     write("\nNext:")
     for command in _next(adopted, options):
         write(f"  {command}", soft_wrap=True)

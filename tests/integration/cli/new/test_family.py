@@ -20,19 +20,6 @@ def conformance(conformance):
     return partial(conformance, PYTHONPATH="", TRANSFORMERS_VERBOSITY="error")
 
 
-def test_a_config_becomes_a_family_that_climbs_the_ladder(conformance):
-    done = conformance("new", "family", CONFIGS / "Qwen3-8B.json", "--out", "mine.json")
-    assert done.code == 0, done
-    assert done.out.splitlines()[-1].startswith("OK: 26 rungs, all as expected")
-    made = json.loads((done.folder / "mine.json").read_text())
-    assert (made["hidden_size"], made["conformance"]["module"]) == (64, "qwen3")
-    report = (done.folder / "mine.report.md").read_text()
-    assert "| hidden_size | 4096 | 64 |" in report
-    assert "| ragged | exact |" in report
-    assert "from the rung: mask (ragged), cache position (identical)" in report
-    assert {path.name for path in done.folder.iterdir()} == {"mine.json", "mine.report.md"}
-
-
 def test_a_model_that_ignores_the_mask_fails_the_ladder(conformance, tmp_path):
     source = (CONFIGS / "small_model.py").read_text()
     assert source.count(BREACH[0]) == 1
@@ -45,7 +32,9 @@ def test_a_model_that_ignores_the_mask_fails_the_ladder(conformance, tmp_path):
     assert rungs["ragged"].split()[:2] == ["ragged", "diverged,"]
     assert "NOT EXPECTED" in rungs["ragged"]
     assert "diverged: mlx_lm/mine/ragged/float32/0" in done.out
-    assert "rungs fail, in" in done.out.splitlines()[-1]
+    assert done.out.splitlines()[-1].startswith("FAILED: 17 of 23 rungs fail, in ")
+    assert "not run, as a rung below it fails" in rungs["traffic"]
+    assert "inputs that matter, from the rung: cache position (identical)" in done.out
     assert "hidden_size: 2048 was assumed" in done.out
     assert re.search(r"^mine: \d+ cases fail, first at `ragged`: ", done.out, re.M)
     named = re.escape(str(done.folder / "mine.json"))
@@ -99,12 +88,16 @@ def test_a_file_that_is_there_is_not_written_over(conformance):
     assert "Qwen3-8B.json: exists already; name another file with --out" in done.err
 
 
-def test_force_replaces_a_family(conformance):
+def test_a_config_becomes_a_family_and_force_replaces_it(conformance):
     make = ("new", "family", CONFIGS / "Qwen3-8B.json", "--out", "mine.json", "--no-ladder")
     assert conformance(*make).code == 0
     assert conformance(*make).code == 2
     done = conformance(*make, "--force")
     assert done.code == 0, done
+    assert done.out.splitlines()[-1].startswith("OK: 2 rungs, all as expected")
+    made = json.loads((done.folder / "mine.json").read_text())
+    assert (made["hidden_size"], made["conformance"]["module"]) == (64, "qwen3")
+    assert "| hidden_size | 4096 | 64 |" in (done.folder / "mine.report.md").read_text()
     assert {path.name for path in done.folder.iterdir()} == {"mine.json", "mine.report.md"}
 
 
@@ -119,7 +112,7 @@ def unrotated(text):
     return text
 
 
-def test_the_file_of_a_model_is_found_beside_its_config_and_inputs_that_never_matter_are_named(
+def test_a_model_beside_its_config_climbs_the_ladder_and_inputs_that_never_matter_are_named(
     conformance, tmp_path
 ):
     sizes = {"hidden_size": 256, "num_hidden_layers": 4, "intermediate_size": 512}
@@ -133,18 +126,14 @@ def test_the_file_of_a_model_is_found_beside_its_config_and_inputs_that_never_ma
     assert refused.code == 2, refused
     assert "--trust-remote-code lets novel.py, which is beside it, be run" in refused.err
     assert not (tmp_path / "mine.json").exists()
-    done = conformance(*call, "--trust-remote-code", "--json")
-    report = json.loads(done.out)
-    assert report["module"] == "novel", done
-    inputs = {one["name"]: one for one in report["inputs"]}
-    assert inputs["mask"]["rung"] == "ragged"
-    assert inputs["cache position"] == {
-        "name": "cache position",
-        "rung": "",
-        "given": True,
-        "read": 0,
-    }
+    done = conformance(*call, "--trust-remote-code")
+    assert done.code == 1, done
+    assert ", module novel" in done.out
+    assert done.out.splitlines()[-1].startswith("FAILED: too insensitive to prove anything, in ")
+    assert "NOT EXPECTED" not in done.out
+    assert " traffic          exact" in done.out
     text = (tmp_path / "mine.report.md").read_text()
+    assert "| ragged | exact |" in text
     assert "- inputs that matter, from the rung: mask (ragged)\n" in text
     assert (
         "- no rung made these matter: lengths (no cache of this model has it), "

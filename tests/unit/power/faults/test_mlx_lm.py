@@ -32,11 +32,20 @@ def trials():
     return Trials("mlx_lm", registry_with_faults(), FAMILIES)
 
 
+# Ten seconds and more, as a prompt or a call must be long; by day the same schedules find the same
+# mistakes in toy engines (tests/unit/scenarios/workloads/test_marathon.py).
+NIGHTLY = {
+    *("F13.piece-33-turned-round", "F15.limits-of-the-first-64"),
+    "B10.removals-of-the-first-64",
+}
 PRICED = [fault for fault in FAULTS if fault.priced]
 OTHERS = [fault for fault in FAULTS if not fault.priced]
 
 
-@pytest.mark.parametrize("fault", OTHERS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(f, id=f.name, marks=[pytest.mark.nightly] * (f.name in NIGHTLY)) for f in OTHERS],
+)
 def test_a_fault_is_caught_by_the_first_scenario_named(fault):
     before, after, hits = trials().tried(fault)
     # Of wrong calls the library accepts some, and what it keeps of an ended row holds the batch; no

@@ -192,10 +192,10 @@ def until_bad(findings):
     return any(not finding.verdict.good for finding in findings)
 
 
-def verdicts(toy, engine, scenarios=BATCHED):
+def verdicts(toy, engine, scenarios=BATCHED, until=None):
     """The verdict of each scenario that the engine can express."""
     return {
-        scenario.name: judge(toy, engine, scenario).verdict
+        scenario.name: judge(toy, engine, scenario, until).verdict
         for scenario in scenarios
         if scenario.needs <= engine.capabilities
     }
@@ -216,12 +216,30 @@ def test_an_engine_that_shows_little_is_exact_on_what_it_can_express(toy):
     assert not {"staggered", "cancelled", "samplers", "invalid"} & set(found)
 
 
+def first_to_see(where):
+    """The place on the ladder of the first of these scenarios."""
+    return min(index for index, scenario in enumerate(BATCHED) if scenario.name in where)
+
+
 @pytest.mark.parametrize("engine", WRONG, ids=lambda e: e.__name__)
 def test_a_wrong_engine_gets_its_verdict_where_its_wrongness_can_show(toy, engine):
     verdict, where = EXPECTED[engine.__name__]
-    assert verdicts(toy, engine) == {
-        name: verdict if name in where else Verdict.EXACT for name in (s.name for s in BATCHED)
-    }
+    seen = verdicts(
+        toy,
+        engine,
+        [scenario for scenario in BATCHED if scenario.name in where],
+        until=lambda findings: any(finding.verdict is verdict for finding in findings),
+    )
+    assert seen == dict.fromkeys(where, verdict)
+    assert set(verdicts(toy, engine, BATCHED[: first_to_see(where)]).values()) <= {Verdict.EXACT}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("engine", WRONG, ids=lambda e: e.__name__)
+def test_a_wrong_engine_is_exact_wherever_its_wrongness_cannot_show(toy, engine):
+    _, where = EXPECTED[engine.__name__]
+    above = [s for s in BATCHED[first_to_see(where) :] if s.name not in where]
+    assert set(verdicts(toy, engine, above).values()) <= {Verdict.EXACT}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The marathon is long, many and wide; what counts wrong late, or for many, is found by it."""
 
 import dataclasses
+from collections import Counter
 
 import msgspec
 import pytest
@@ -119,6 +120,39 @@ class RemovesTheFirst256(ContinuousBatching):
         super().remove([name for name in request_ids if name not in self.late])
 
 
+class RemovesTheFirst64(ContinuousBatching):
+    """Of the requests that one call removes, those after the first 64 go on."""
+
+    def remove(self, request_ids):
+        super().remove(list(request_ids)[:64])
+
+
+class LimitsOfTheFirst64(ContinuousBatching):
+    """Of the requests that one call brings, those after the first 64 get the limits of these."""
+
+    def insert(self, submissions):
+        limits = [submission.request.max_tokens for submission in submissions]
+        super().insert(
+            dataclasses.replace(
+                one, request=msgspec.structs.replace(one.request, max_tokens=limits[at % 64])
+            )
+            for at, one in enumerate(submissions)
+        )
+
+
+class TurnsPiece33(ContinuousBatching):
+    """The 33rd piece of a prompt has its tokens in the other order."""
+
+    def prefill_step(self, processed):
+        self.pieces = getattr(self, "pieces", Counter())
+        for row in self.prefill:
+            self.pieces[row.name] += 1
+            if self.pieces[row.name] == 33:
+                length = min(self.piece(), len(row.todo) - 1)
+                row.todo[:length] = row.todo[:length][::-1]
+        super().prefill_step(processed)
+
+
 class ProcessesTheFirst256(ContinuousBatching):
     """Requests that come late have no processors."""
 
@@ -213,6 +247,9 @@ WRONG = (
     Of16,
     SamplersBy64,
     RemovesTheFirst256,
+    RemovesTheFirst64,
+    LimitsOfTheFirst64,
+    TurnsPiece33,
     ProcessesTheFirst256,
     SharesOfAllRows,
     ThreeStops,

@@ -64,7 +64,11 @@ def test_what_is_lost_or_insensitive_is_not_good(changes):
 
 
 def test_a_rung_that_fails_is_not_good(result):
-    assert not adopted(results=(result("ragged", Verdict.DIVERGED, expected=False),)).good
+    failed = result("ragged", Verdict.DIVERGED, expected=False)
+    made = adopted(results=(failed,), left_out=("traffic",))
+    assert not made.good
+    assert as_markdown(made).endswith("| traffic | not run, as a rung below it fails | |\n")
+    assert json.loads(as_json(made))["left_out"] == ["traffic"]
 
 
 def test_a_known_defect_is_no_failure_and_is_named(result):
