@@ -453,8 +453,12 @@ def made_by(glob):
 
 # Each has hundreds of steps, draws or more, in which little hangs on the seed.
 SEEDS = {
-    **{"cost_lasting": 1, "distributions": 4, "held": 3},
-    **{"marathon": 3, "traffic_drafts": 8, "traffic_leaves": 3},
+    "cost_lasting": 1,
+    "distributions": 4,
+    "held": 3,
+    "marathon": 3,
+    "traffic_drafts": 8,
+    "traffic_leaves": 3,
 }
 
 
