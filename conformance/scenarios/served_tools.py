@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from msgspec.structs import replace
@@ -30,6 +30,10 @@ from conformance.scenarios.scenario import Brief, Scenario, Witness
 # from those that were chosen. So the end comes after all others, and none comes twice.
 _CHOSEN, _ENDING, _TWICE = 100.0, 60.0, 80.0
 _AT_ONCE = 5  # clients; a server may reset the connections of more
+_IN_A_CALL = "in a call"
+# Styles for stop strings in reasoning: a plain one, markers of several tokens, states of their own,
+# and calls without a marker at their end.
+_STOPPED = ("json_tools", "gemma4", "kimi_k3", "muse_spark", "mistral")
 _TRIES = 400  # ways to cut a text so that no token has the text of another one
 
 
@@ -39,6 +43,7 @@ class _Part(enum.StrEnum):
     WHOLE = "whole"
     CUT = "cut"
     ENDED = "ended"
+    STOPPED = "stopped"
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class _Said:
         name: of the request.
         texts: of its tokens, in order.
         cuts: by name, numbers of tokens after which a limit cuts the answer.
+        stops: by name, the tokens of a stop string, by their places.
         ended: whether its end is a token.
         opened: whether its reasoning is begun by the prompt.
         part: the schedule that has it to its end.
@@ -57,6 +63,7 @@ class _Said:
     name: str
     texts: tuple[str, ...]
     cuts: dict[str, int]
+    stops: dict[str, slice] = field(default_factory=dict)
     ended: bool = False
     opened: bool = False
     part: _Part = _Part.WHOLE
@@ -87,10 +94,14 @@ class _Cutting:
 
 
 def _schedules(brief: Brief) -> list[Schedule]:
-    """For each style: answers with whole calls, with calls that limits cut, or the end."""
+    """For each style: answers with whole calls, with calls that limits cut, or the end.
+
+    And with stop strings: those in a call break it off, as the end does.
+    """
     found = []
     for style in STYLES.values():
-        names = {f"{style.name}_{part}": part for part in _Part}
+        parts = [part for part in _Part if part is not _Part.STOPPED or style.name in _STOPPED]
+        names = {f"{style.name}_{part}": part for part in parts}
         if brief.library in style.libraries and any(map(brief.plays, names)):
             rows, options = _of_style(brief, style)
             found += [_in_turns(name, rows[part], options) for name, part in names.items()]
@@ -138,8 +149,9 @@ def _of_style(brief: Brief, style: MarkerStyle) -> tuple[dict[_Part, list[Reques
         if len({*tokens}) < len(own):
             raise Unsupported(f"the answer to {one.name!r} repeats a token: not supported")
         words += zip(one.texts, tokens, strict=True)
-        for part, row in _asked(request, one):
-            rows[part].append(replace(row, stop=((end,),)))
+        for part, row, place in _asked(request, one):
+            stop = ((end,),) if place is None else ((end,), tokens[place])
+            rows[part].append(replace(row, stop=stop))
     options = EngineOptions(busy=True, words=tuple(words), markers=style.name, stop=((end,),))
     return rows, options
 
@@ -158,8 +170,11 @@ def _choosing(request: Request, tokens: Sequence[int], end: int | None) -> Reque
     return replace(request, max_tokens=most, processors=processors, stop=stop)
 
 
-def _asked(request: Request, said: _Said) -> Iterator[tuple[_Part, Request]]:
-    """The request to its end, streamed and in one piece, and cut by limits."""
+def _asked(request: Request, said: _Said) -> Iterator[tuple[_Part, Request, slice | None]]:
+    """The request to its end, streamed and in one piece, and cut by limits and stop strings.
+
+    The last is the place of the stop string's tokens.
+    """
 
     def row(name: str, most: int, *, streamed: bool) -> Request:
         asked = Asked(streamed=streamed, tools=True)
@@ -167,31 +182,43 @@ def _asked(request: Request, said: _Said) -> Iterator[tuple[_Part, Request]]:
 
     for streamed in (True, False):
         way = " streamed" if streamed else " whole"
-        yield said.part, row(way, request.max_tokens, streamed=streamed)
+        yield said.part, row(way, request.max_tokens, streamed=streamed), None
         for at, (name, most) in enumerate(said.cuts.items()):
             if "call" in name:
-                yield _Part.CUT, row(f" cut {name}{way}", most, streamed=streamed)
+                yield _Part.CUT, row(f" cut {name}{way}", most, streamed=streamed), None
             elif streamed == (at % 2 == 0):
-                yield said.part, row(f" cut {name}{way}", most, streamed=streamed)
+                yield said.part, row(f" cut {name}{way}", most, streamed=streamed), None
+        for name, place in said.stops.items():
+            part = _Part.ENDED if name == _IN_A_CALL else _Part.STOPPED
+            stopped = row(f" stopped {name}{way}", request.max_tokens, streamed=streamed)
+            yield part, stopped, place
 
 
 def _answers(style: MarkerStyle, cutting: _Cutting) -> Iterator[_Said]:
     """Reasoning, text, a call and text; two calls; a call that is not closed; opened reasoning."""
     before, after = style.thinking
     one, two, three, four, five = CALLS
-    thought = [*cutting.cut(before, 2), " snow", " fell", *cutting.cut(after, 2)]
+    begin = [*cutting.cut(before, 2), " deep"]
+    thought = [*begin, " snow", " fell", *cutting.cut(after, 2)]
     said = [*thought, " over", " town"]
     opening, (section,) = cutting.cut(style.opening, 2), style.sections([one])
-    call = [*opening, *cutting.cut(section, 3)]
+    call = [*opening, *cutting.cut(section, 4)]
     rest = [*cutting.cut(style.closing, 2), " all", " night"] if style.closing else []
     cuts = {
         "in a marker": 1,
-        "in reasoning": 3,
+        "in reasoning": len(begin) + 1,
         "in the opening": len(said) + 1,
         "in a call": len(said) + len(opening) + 1,
         "late in a call": len(said) + len(call) - 1,
     }
-    yield _Said("all", (*said, *call, *rest), cuts)
+    stops = {
+        "in reasoning": slice(len(begin), len(begin) + 2),
+        "in the text": slice(len(thought), len(said)),
+        _IN_A_CALL: slice(len(said) + len(opening) + 1, len(said) + len(call) - 1),
+    }
+    if rest:
+        stops["after a call"] = slice(len(said) + len(call) + len(rest) - 1, None)
+    yield _Said("all", (*said, *call, *rest), cuts, stops)
     both = [" both"]
     for section in style.sections([two, three]):
         before_it = len(both)

@@ -400,8 +400,10 @@ class ManagedEngine(ServedEngine):
         """See ``ServedEngine.whole``."""
         if self._options.markers:
             right_tokens, own = self._tokens(request), [token for token, _ in found]
-            last = ((token, None) for token in right_tokens[-1:])
-            return [*found, *(last if own == list(right_tokens[:-1]) else ())], FinishReason.STOP
+            missing = right_tokens[len(own) :] if own == [*right_tokens[: len(own)]] else ()
+            ended = len(missing) <= self._marked.ending(request, right_tokens)
+            left_out = ((token, None) for token in missing) if ended else ()
+            return [*found, *left_out], FinishReason.STOP
         right = self._right(request) if self._options.pieces else None
         if right is None:
             return super().whole(request, found, answer)
@@ -421,7 +423,7 @@ class ManagedEngine(ServedEngine):
     def reason(self, request: Request, answer: Answer) -> FinishReason | None:
         """See ``ServedEngine.reason``; after a call it does not say how the answer ended."""
         if self._options.markers and answer.reason == CALLED:
-            ended = self._marked.ended(self._tokens(request))
+            ended = self._marked.ending(request, self._tokens(request))
             return FinishReason.STOP if ended else FinishReason.LENGTH
         return super().reason(request, answer)
 
@@ -472,7 +474,9 @@ class ManagedEngine(ServedEngine):
         if kind := self._options.pieces:
             said = bytes_of(kind, [special[token] for token in tokens]).decode(errors="replace")
             return said.removeprefix(" ") if kind == PieceKind.BYTE_FALLBACK else said
-        return " ".join(special.get(token) or text_of((token,)) for token in tokens)
+        # Parts of markers, reasoning and calls are joined as they are.
+        between = "" if self._options.markers and special.keys() >= set(tokens) else " "
+        return between.join(special.get(token) or text_of((token,)) for token in tokens)
 
     def model_name(self, other: int = 0) -> str:
         """The server's name for its model, or for another one, which is then written."""

@@ -177,9 +177,10 @@ class Marked:
         self._texts = {token: text for text, token in words}
         self._tokens = {text.strip(): token for text, token in words}
 
-    def ended(self, right: Sequence[int]) -> bool:
-        """Whether a token ended an answer with these tokens."""
-        return bool(right) and right[-1] in self._ends
+    def ending(self, request: Request, right: Sequence[int]) -> int:
+        """How many tokens ended an answer with these tokens: an end token or a stop string."""
+        sizes = {len(stop) for stop in request.stop if stop == tuple(right[-len(stop) :])}
+        return max(sizes | {int(bool(right) and right[-1] in self._ends)})
 
     def words(self, right: Sequence[int]) -> list[str]:
         """The texts of an answer's tokens."""
@@ -203,5 +204,6 @@ class Marked:
     def about(self, request: Request, right: Sequence[int], answer: Answer) -> Iterator[Claim]:
         """Claims about the parts of an answer; see ``about_tools``."""
         opened = self._texts.get(request.prompt[-1]) == self._style.thinking[0]
-        text, ended = "".join(self.words(right)), self.ended(right)
-        yield from about_tools(self._style, text, answer, opened=opened, ended=ended)
+        ending = self.ending(request, right)
+        text = "".join(self.words(right[: len(right) - ending]))
+        yield from about_tools(self._style, text, answer, opened=opened, ended=ending > 0)

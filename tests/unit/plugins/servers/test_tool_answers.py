@@ -107,9 +107,19 @@ def test_tokens_are_those_of_the_logprobs_or_the_right_ones():
     assert marked.read(right, Answer(entries=[{"id": 8, "logprob": -1.0}])) == [(8, -1.0)]
     assert marked.read(right, Answer()) == []
     assert [t for t, _ in marked.read(right, Answer(reason="stop"))] == [*right]
-    assert marked.ended(right)
-    assert not marked.ended(right[:-1])
-    assert marked.words((7, 9, 3)) == ["<thi", "</think>"]
     request = Request("r", (1, 2), 9)
+    assert marked.ending(request, right) == 1
+    assert marked.ending(request, right[:-1]) == 0
+    assert marked.words((7, 9, 3)) == ["<thi", "</think>"]
     claims = marked.about(request, (7, 8, 9, 3), answer("", ""))
     assert all(claim.holds for claim in claims)
+
+
+@pytest.mark.parametrize("said", ["so", "so ", "so it"])
+def test_an_answer_ends_before_a_stop_string_in_its_reasoning(said):
+    marked = Marked(STYLE, [("<think>", 7), ("so", 8), (" it", 5), (" goes", 6)], [3])
+    request = Request("r", (1, 2), 9, stop=((3,), (5, 6)))
+    right = (7, 8, 5, 6)
+    assert marked.ending(request, right) == 2
+    claims = marked.about(request, right, answer("", said))
+    assert [claim.what for claim in claims if not claim.holds] == [REASONING] * (said == "so it")
