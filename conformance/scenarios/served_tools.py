@@ -25,6 +25,7 @@ from conformance.core.trace import FinishReason, Trace
 from conformance.scenarios.build import MEDIUM, SHORT, gone, text_request, together
 from conformance.scenarios.marker_styles import CALLS, PLAIN_THINKING, STYLES, MarkerStyle
 from conformance.scenarios.scenario import Brief, Scenario, Witness
+from conformance.scenarios.served_budgets import ALONE, TOGETHER, budgets, forced
 
 # Added to the logits of the tokens that a request may choose, and of the one that ends it; taken
 # from those that were chosen. So the end comes after all others, and none comes twice.
@@ -105,6 +106,8 @@ def _schedules(brief: Brief) -> list[Schedule]:
         if brief.library in style.libraries and any(map(brief.plays, names)):
             rows, options = _of_style(brief, style)
             found += [_in_turns(name, rows[part], options) for name, part in names.items()]
+    if Capability.BUDGETS in brief.capabilities:
+        found += budgets(brief)
     return found
 
 
@@ -257,5 +260,10 @@ SERVED_TOOLS = Scenario(
     (
         Witness("several answers at once", _several).shown_in("*_whole"),
         Witness("answers that end in both ways", _ended).shown_in("*_whole"),
+        Witness(
+            "thinking that a budget ends, beside other thinking",
+            forced,
+            needs=frozenset({Capability.BUDGETS}),
+        ).shown_in(ALONE, TOGETHER),
     ),
 )

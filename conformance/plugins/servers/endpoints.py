@@ -257,7 +257,7 @@ class ResponsesReader(Reader):
                 kind = PartKind.TEXT if name.startswith("output") else PartKind.REASONING
                 self._texts[index] = self._texts.get(index, "") + data["delta"]
                 self._add(kind, data["delta"])
-            case "output_text.done":
+            case "output_text.done" | "reasoning_text.done":
                 said = self._texts.get(index, "")
                 self._wrong(data["text"].split() != said.split(), "a text unlike its pieces")
             case "function_call_arguments.done":
@@ -278,6 +278,9 @@ class ResponsesReader(Reader):
         said = "".join(_texts(response))
         right = said.split() == self._answer.text.split()
         self._wrong(not right, "a last event with another text than the pieces")
+        pieces = "".join(p.text for p in self._answer.parts if p.kind is PartKind.REASONING)
+        right = _reasoning(response).split() == pieces.split()
+        self._wrong(not right, "a last event with other reasoning than the pieces")
         status, why = response["status"], (response.get("incomplete_details") or {}).get("reason")
         shown = status if why is None else f"{status}: {why}"
         called = any(item["type"] == "function_call" for item in response["output"])
@@ -293,6 +296,8 @@ class ResponsesReader(Reader):
     def whole(self, data: Mapping[str, Any]) -> None:
         """See ``Reader.whole``."""
         self._wrong(data["object"] != "response", f"an answer of type {data['object']}")
+        if reasoning := _reasoning(data):
+            self._add(PartKind.REASONING, reasoning)
         for text in _texts(data):
             self._add(PartKind.TEXT, text)
         for index, item in enumerate(data["output"]):
@@ -306,6 +311,13 @@ def _texts(response: Mapping[str, Any]) -> list[str]:
     """The texts of an answer's messages."""
     messages = (item for item in response["output"] if item["type"] == "message")
     return [part["text"] for item in messages for part in item["content"] if "text" in part]
+
+
+def _reasoning(response: Mapping[str, Any]) -> str:
+    """The reasoning of an answer: its texts or, where these are not given, its summary."""
+    items = (item for item in response["output"] if item["type"] == "reasoning")
+    parts = (part for item in items for part in item.get("content") or item["summary"])
+    return "".join(part["text"] for part in parts)
 
 
 READERS: Mapping[str, type[Reader]] = {

@@ -507,7 +507,8 @@ class ManagedEngine(ServedEngine):
                 for file in self._server.folder.glob(pattern):
                     shutil.copy(file, folder)
             rename(folder, options.words, STYLES[options.markers])
-            end_by(folder, [token for (token,) in options.stop])
+            if options.stop:
+                end_by(folder, [token for (token,) in options.stop])
         return folder
 
     def _named(self, asked: Asked | None) -> str:

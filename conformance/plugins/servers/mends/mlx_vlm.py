@@ -18,7 +18,11 @@ from mlx_vlm.generate import ar
 from mlx_vlm.models.llava.processing_llava import LlavaProcessor
 from mlx_vlm.sample_utils import make_sampler
 from mlx_vlm.server import anthropic, generation, openai, request_normalization
-from mlx_vlm.server.responses_state import ToolCallStreamState, _is_whole_tag
+from mlx_vlm.server.responses_state import (
+    ToolCallStreamState,
+    _is_whole_tag,
+    prompt_has_open_thinking,
+)
 from mlx_vlm.tokenizer_utils import _ServerTokenStreamer
 from mlx_vlm.tools.parsers import mistral
 from mlx_vlm.tools.streaming import ToolCallDeltaState
@@ -466,6 +470,26 @@ def uids_go_on(hits: Hits) -> Patch:
         last[:] = [batch]
 
     return after(ar.BatchGenerator, "__init__", made)
+
+
+@served_mend("server-cut-reasoning-of-a-message")
+def cut_reasoning_of_a_message_is_reasoning(hits: Hits) -> Patch:
+    """A message in one piece whose prompt has begun its reasoning begins in it, as a stream does."""
+    asked: ContextVar[str] = ContextVar("asked", default="")
+
+    def rendered(prompt: Any, *_: Any, **__: Any) -> Any:
+        asked.set(prompt)
+        return prompt
+
+    def split(right: Right, text: str, *markers: Any, **options: Any) -> Any:
+        opened = prompt_has_open_thinking(asked.get(), True, *markers)
+        hits.hit_if(opened)
+        return right(text, *markers, starts_in_thinking=opened, **options)
+
+    return together(
+        after(anthropic, "apply_chat_template", rendered),
+        wrap(anthropic, "_split_thinking", split),
+    )
 
 
 class _Stopping:

@@ -213,6 +213,35 @@ def test_an_answer_in_one_piece_is_read_as_a_stream():
         assert answer.usage["total_tokens"] == 8
 
 
+THOUGHT = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "so"}]}
+
+
+@pytest.mark.parametrize(
+    "item", [THOUGHT, {**THOUGHT, "content": [{"type": "reasoning_text", "text": "so"}]}]
+)
+def test_reasoning_of_a_response_is_apart(item):
+    whole = {**RESPONSE, "output": [item, TEXT]}
+    READERS["responses"](answer := Answer()).whole(whole)
+    assert [(part.kind, part.text) for part in answer.parts] == [
+        (PartKind.REASONING, "so"),
+        (PartKind.TEXT, "yes no"),
+    ]
+    thought = [
+        of("output_item.added", output_index=0, item=THOUGHT),
+        of("reasoning_text.delta", output_index=0, delta="so"),
+        of("reasoning_text.done", output_index=0, text="so"),
+        of("output_item.done", output_index=0, item=THOUGHT),
+    ]
+    text = [{**data, "output_index": 1} for data in RESPONSES[2:8]]
+    stream = [*RESPONSES[:2], *thought, *text, of("completed", response=whole)]
+    assert read("responses", stream)[1].problems == []
+    stream[3] = {**stream[3], "delta": "no"}
+    assert read("responses", stream)[1].problems == [
+        "a text unlike its pieces",
+        "a last event with other reasoning than the pieces",
+    ]
+
+
 @pytest.mark.parametrize(
     ("reason", "stop", "read_as"),
     [("end_turn", None, "stop"), ("stop_sequence", "x", "stop"), ("max_tokens", None, "length")],

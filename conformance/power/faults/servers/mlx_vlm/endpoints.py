@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mlx_vlm.server import anthropic, openai
+from mlx_vlm.server import anthropic, generation, openai
 from mlx_vlm.server.schemas import AnthropicUsage, OpenAIUsage
 
 from conformance.core.faults.declaration import Hits
@@ -101,3 +102,33 @@ def stop_sequence_not_named(hits: Hits) -> Patch:
         return found[0], None
 
     return after(anthropic, "_apply_stop_sequences", applied)
+
+
+_of_budgets = partial(_fault, kills=("served_tools/budgets",))
+
+
+@_of_budgets("S85.budget-of-the-request-before")
+def budget_of_the_request_before(hits: Hits) -> Patch:
+    """A request has the thinking budget of the one that had one before it."""
+    found: list[int] = []
+
+    def make(right: Right, self: Any, args: Any, input_ids: Any) -> Any:
+        if args.thinking_budget is None:
+            return right(self, args, input_ids)
+        found.append(args.thinking_budget)
+        hits.hit_if(found[-2:-1] not in ([], found[-1:]))
+        return right(self, replace(args, thinking_budget=found[-2:][0]), input_ids)
+
+    return wrap(generation.ResponseGenerator, "_make_thinking_budget_criteria", make)
+
+
+@_of_budgets("S85.budget-of-a-message-ignored")
+def budget_of_a_message_ignored(hits: Hits) -> Patch:
+    """A message has no thinking budget, as its own field for it is not read."""
+
+    def derived(request: Any, *_: Any) -> Any:
+        hits.hit_if(request.thinking_budget is not None)
+        request.thinking_budget = None
+        return request
+
+    return after(anthropic, "_anthropic_request_with_derived_fields", derived)
