@@ -77,6 +77,7 @@ BEHAVIOURS: tuple[Behaviour, ...] = (
     Behaviour("calls that the limit cuts", "served_tools", ("*_cut",)),
     Behaviour("calls that an end token breaks off", "served_tools", ("*_ended",)),
     Behaviour("stop strings in reasoning and after calls", "served_tools", ("*_stopped",)),
+    Behaviour("calls in messages and responses", "served_tools", ("*_messages", "*_responses")),
     Behaviour("a thinking budget", "served_tools", ("budgets_alone",)),
     Behaviour("thinking budgets beside other thinking", "served_tools", ("budgets",)),
     Behaviour("a client leaves the last slot", "served_leaves", ("last_slot",)),

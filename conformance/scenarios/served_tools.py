@@ -35,6 +35,9 @@ _IN_A_CALL = "in a call"
 # Styles for stop strings in reasoning: a plain one, markers of several tokens, states of their own,
 # and calls without a marker at their end.
 _STOPPED = ("json_tools", "gemma4", "kimi_k3", "muse_spark", "mistral")
+# For other endpoints: calls of which a stream has the begin before their end, and others.
+_ELSEWHERE = ("json_tools", "kimi_k2")
+_ASKED_ELSEWHERE = ("all", "two", "all cut in a call", "broken off")
 _TRIES = 400  # ways to cut a text so that no token has the text of another one
 
 
@@ -45,6 +48,14 @@ class _Part(enum.StrEnum):
     CUT = "cut"
     ENDED = "ended"
     STOPPED = "stopped"
+    MESSAGES = "messages"
+    RESPONSES = "responses"
+    UNSTREAMED = "unstreamed_responses"
+
+
+_ENDPOINTS = (_Part.MESSAGES, _Part.RESPONSES, _Part.UNSTREAMED)
+_STYLES = {_Part.STOPPED: _STOPPED, **dict.fromkeys(_ENDPOINTS, _ELSEWHERE)}
+"""The styles of the schedules that not all styles have."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +108,14 @@ class _Cutting:
 def _schedules(brief: Brief) -> list[Schedule]:
     """For each style: answers with whole calls, with calls that limits cut, or the end.
 
-    And with stop strings: those in a call break it off, as the end does.
+    And with stop strings: those in a call break it off, as the end does. Other endpoints than chats
+    are asked in a few styles.
     """
     found = []
     for style in STYLES.values():
-        parts = [part for part in _Part if part is not _Part.STOPPED or style.name in _STOPPED]
+        parts = [part for part in _Part if style.name in _STYLES.get(part, STYLES)]
+        if Capability.ENDPOINTS not in brief.capabilities:
+            parts = [part for part in parts if part not in _ENDPOINTS]
         names = {f"{style.name}_{part}": part for part in parts}
         if brief.library in style.libraries and any(map(brief.plays, names)):
             rows, options = _of_style(brief, style)
@@ -155,8 +169,23 @@ def _of_style(brief: Brief, style: MarkerStyle) -> tuple[dict[_Part, list[Reques
         for part, row, place in _asked(request, one):
             stop = ((end,),) if place is None else ((end,), tokens[place])
             rows[part].append(replace(row, stop=stop))
+    for part, row in _elsewhere([row for own in rows.values() for row in own]):
+        rows[part].append(row)
     options = EngineOptions(busy=True, words=tuple(words), markers=style.name, stop=((end,),))
     return rows, options
+
+
+def _elsewhere(rows: Sequence[Request]) -> Iterator[tuple[_Part, Request]]:
+    """Some of the requests, to the endpoints that do not chat; messages are asked to think."""
+    names = {f"{name} {way}" for name in _ASKED_ELSEWHERE for way in ("streamed", "whole")}
+    for endpoint in (_Part.MESSAGES, _Part.RESPONSES):
+        fields = {"enable_thinking": True} if endpoint is _Part.MESSAGES else {}
+        for row in (row for row in rows if row.request_id in names):
+            assert row.asked is not None
+            asked = replace(row.asked, endpoint=str(endpoint), fields=fields)
+            unstreamed = endpoint is _Part.RESPONSES and not asked.streamed
+            own = replace(row, request_id=f"{endpoint}: {row.request_id}", asked=asked)
+            yield _Part.UNSTREAMED if unstreamed else endpoint, own
 
 
 def _choosing(request: Request, tokens: Sequence[int], end: int | None) -> Request:

@@ -218,6 +218,7 @@ class ResponsesReader(Reader):
         self._events = 0
         self._number = -1
         self._texts: dict[int, str] = {}
+        self._kinds: list[str] = []
 
     @staticmethod
     def fields(
@@ -250,6 +251,7 @@ class ResponsesReader(Reader):
             case "output_item.added":
                 item = data["item"]
                 self._opened(index, item["type"])
+                self._kinds.append(item["type"])
                 if item["type"] == "function_call":
                     self._answer.calls[index] = Made(item["call_id"], item["name"])
             case "output_text.delta" | "reasoning_text.delta":
@@ -260,8 +262,13 @@ class ResponsesReader(Reader):
             case "output_text.done" | "reasoning_text.done":
                 said = self._texts.get(index, "")
                 self._wrong(data["text"].split() != said.split(), "a text unlike its pieces")
+            case "function_call_arguments.delta":
+                self._of_open(index, "a piece")
+                self._texts[index] = self._texts.get(index, "") + data["delta"]
             case "function_call_arguments.done":
                 self._of_open(index, "arguments")
+                said = self._texts.get(index, data["arguments"])
+                self._wrong(said != data["arguments"], "arguments unlike their pieces")
                 self._answer.calls[index].arguments = data["arguments"]
             case "output_item.done":
                 self._closed(index)
@@ -274,6 +281,8 @@ class ResponsesReader(Reader):
                 raise StreamError(str(data.get("message")))
 
     def _end(self, response: Mapping[str, Any]) -> None:
+        kinds = [item["type"] for item in response["output"]]
+        self._wrong(bool(self._kinds) and kinds != self._kinds, f"{self._kinds} end as {kinds}")
         self._answer.ids.add(response["id"])
         said = "".join(_texts(response))
         right = said.split() == self._answer.text.split()
@@ -326,16 +335,19 @@ READERS: Mapping[str, type[Reader]] = {
 """Readers by the endpoint's name."""
 
 
-def ending_of(endpoint: str, ended: bool, stop: str) -> str:  # noqa: FBT001
+def ending_of(endpoint: str, ended: bool, stop: str, *, called: bool = False) -> str:  # noqa: FBT001
     """What an answer's end is called.
 
     Args:
         ended: whether it ended before its limit.
         stop: the string that ended it; empty if it was a token.
+        called: whether it has calls of tools.
     """
     if endpoint == ResponsesReader.path:
         return "completed" if ended else "incomplete: max_output_tokens"
-    return f"stop_sequence: {stop!r}" if stop else "end_turn" if ended else "max_tokens"
+    if stop:
+        return f"stop_sequence: {stop!r}"
+    return ("tool_use" if called else "end_turn") if ended else "max_tokens"
 
 
 async def events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, Any]]:

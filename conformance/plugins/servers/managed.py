@@ -433,8 +433,11 @@ class ManagedEngine(ServedEngine):
         ending = [stop for stop in request.stop if tokens[-len(stop) :] == stop]
         said = {stop: self.text(stop) for stop in ending if stop not in self._options.stop}
         assert request.asked is not None
-        right = ending_of(request.asked.endpoint, bool(ending), next(iter(said.values()), ""))
-        return Claim("what ended an answer", answer.stop, right, answer.stop == right)
+        endpoint, stop = request.asked.endpoint, next(iter(said.values()), "")
+        right = [ending_of(endpoint, bool(ending), stop)]
+        if answer.calls:  # both are true of an answer that the limit cut after a call
+            right = [*right, ending_of(endpoint, True, stop, called=True)][bool(ending) :]
+        return Claim("what ended an answer", answer.stop, " or ".join(right), answer.stop in right)
 
     @functools.cached_property
     def _marked(self) -> Marked:

@@ -474,7 +474,7 @@ def uids_go_on(hits: Hits) -> Patch:
 
 @served_mend("server-cut-reasoning-of-a-message")
 def cut_reasoning_of_a_message_is_reasoning(hits: Hits) -> Patch:
-    """A message in one piece whose prompt has begun its reasoning begins in it, as a stream does."""
+    """A message in one piece begins in reasoning if its prompt has begun it, as a stream does."""
     asked: ContextVar[str] = ContextVar("asked", default="")
 
     def rendered(prompt: Any, *_: Any, **__: Any) -> Any:
@@ -490,6 +490,27 @@ def cut_reasoning_of_a_message_is_reasoning(hits: Hits) -> Patch:
         after(anthropic, "apply_chat_template", rendered),
         wrap(anthropic, "_split_thinking", split),
     )
+
+
+@served_mend("server-response-text-beside-calls")
+def text_beside_calls_is_a_message(hits: Hits) -> Patch:
+    """A response in one piece has the text that is beside its calls, as a stream has."""
+
+    def items(right: Right, text: str, name: str, *args: Any, **options: Any) -> Any:
+        found, content, *rest = right(text, name, *args, **options)
+        if content and "tool_delta_state" not in options and "message" not in map(_type_of, found):
+            hits.hit()
+            part = {"type": "output_text", "text": content, "annotations": []}
+            whole = {"id": name, "type": "message", "role": "assistant", "content": [part]}
+            at = [_type_of(item) for item in found].count("reasoning")
+            found = [*found[:at], {**whole, "status": "completed"}, *found[at:]]
+        return found, content, *rest
+
+    return wrap(openai, "_response_output_items_from_text", items)
+
+
+def _type_of(item: dict[str, Any]) -> str:
+    return str(item["type"])
 
 
 class _Stopping:

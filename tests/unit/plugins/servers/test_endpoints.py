@@ -77,6 +77,8 @@ RESPONSES = [
     of("output_text.done", output_index=0, text="yes no"),
     of("output_item.done", output_index=0, item=TEXT),
     of("output_item.added", output_index=1, item={**CALL, "arguments": ""}),
+    of("function_call_arguments.delta", output_index=1, delta='{"at"'),
+    of("function_call_arguments.delta", output_index=1, delta=": 1}"),
     of("function_call_arguments.done", output_index=1, arguments='{"at": 1}'),
     of("output_item.done", output_index=1, item=CALL),
     of("completed", response=RESPONSE),
@@ -162,9 +164,9 @@ def test_two_events_in_another_order_are_a_problem(endpoint):
         ("responses", 0, ("response", "status"), "completed"),
         ("responses", 4, ("output_index",), 1),
         ("responses", 6, ("text",), "yes"),
-        ("responses", 11, ("response", "status"), "incomplete"),
-        ("responses", 11, ("response", "output"), [CALL]),
-        ("responses", 11, ("response", "output"), [TEXT]),
+        ("responses", 13, ("response", "status"), "incomplete"),
+        ("responses", 13, ("response", "output"), [CALL]),
+        ("responses", 13, ("response", "output"), [TEXT]),
     ],
 )
 def test_a_wrong_field_is_a_problem(endpoint, at, path, value):

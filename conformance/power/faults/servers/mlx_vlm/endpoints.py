@@ -132,3 +132,46 @@ def budget_of_a_message_ignored(hits: Hits) -> Patch:
         return request
 
     return after(anthropic, "_anthropic_request_with_derived_fields", derived)
+
+
+_of_calls = partial(_fault, kills=("served_tools",))
+
+
+@_of_calls("S86.call-said-to-end-the-turn")
+def call_said_to_end_the_turn(hits: Hits) -> Patch:
+    """A message that calls tools has the stop_reason end_turn."""
+
+    def reason(found: str, *_: Any, **__: Any) -> str:
+        hits.hit_if(found == "tool_use")
+        return "end_turn" if found == "tool_use" else found
+
+    return after(anthropic, "_anthropic_stop_reason", reason)
+
+
+@_of_calls("S86.blocks-of-one-index")
+def blocks_of_one_index(hits: Hits) -> Patch:
+    """All blocks of a streamed message have the index of the first."""
+
+    def event(right: Right, name: str, payload: Any) -> Any:
+        hits.hit_if(payload.get("index"))
+        return right(name, {**payload, "index": 0} if "index" in payload else payload)
+
+    return wrap(anthropic, "_sse_event", event)
+
+
+@_of_calls("S86.arguments-of-the-first-call")
+def arguments_of_the_first_call(hits: Hits) -> Patch:
+    """All calls of a streamed message have the arguments of its first one."""
+    first: list[str] = []
+
+    def event(right: Right, name: str, payload: Any) -> Any:
+        if name == "message_start":
+            first.clear()
+        delta = payload.get("delta") or {}
+        if "partial_json" in delta:
+            first.append(delta["partial_json"])
+            hits.hit_if(first[1:])
+            payload = {**payload, "delta": {**delta, "partial_json": first[0]}}
+        return right(name, payload)
+
+    return wrap(anthropic, "_sse_event", event)
