@@ -202,7 +202,7 @@ def _quantized(brief: Brief) -> list[Schedule]:
         listed = ", ".join(map(str, sorted(sizes))) or "no"
         raise Unsupported(f"heads of {listed} elements can't be cut into groups: not supported")
     rows = requests_of(brief, (LONG, SHORT, MEDIUM), ANSWER)
-    # Eight bits rarely change a word of a tiny model; four do, so that it shows if they are ignored.
+    # Eight bits rarely change a word of a tiny model; four do: it shows if they are ignored.
     return [
         at_once(f"bits{bits}", *rows, options=EngineOptions(busy=True, kv=KvQuant(bits, group)))
         for bits in (8, 4)

@@ -164,7 +164,7 @@ def words_of_the_model_before(hits: Hits) -> Patch:
 
 @_fault("S87.quantized-keys-not-used", needs=("family:*-wide",), kills=("served_quantized/bits4",))
 def quantized_keys_not_used(hits: Hits) -> Patch:
-    """Requests are served one by one for --kv-bits, and decoded with keys and values as they are."""
+    """Requests are served one by one for --kv-bits, but with keys and values as they are."""
 
     def generate(right: Right, **options: Any) -> Any:
         hits.hit_if(options["kv_bits"])
