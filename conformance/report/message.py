@@ -21,6 +21,8 @@ NEEDS = "needs"
 
 _DERIVED = ("claims", "protocol")
 """The check names of findings that may follow from a wrong token: of counts, texts and ends."""
+_REPORTED = (*_DERIVED, "reuse")
+_SERVED = "served_"  # how the names of servers' scenarios begin
 
 ASIDE = (RULE, DIAGNOSIS, NEEDS)
 """The check names of findings that say nothing about the run itself."""
@@ -93,25 +95,23 @@ def worst(result: CaseResult) -> Finding | None:
         again = result.mended.schedules if result.mended else ()
         left = [finding for finding in seen if finding.mended or finding.schedule not in again]
         seen = left or seen
-    return worst_of(seen)
+    return worst_of(seen, served=result.scenario.startswith(_SERVED))
 
 
-def worst_of(seen: Sequence[Finding]) -> Finding | None:
+def worst_of(seen: Sequence[Finding], *, served: bool = False) -> Finding | None:
     """The first finding with the highest severity; a wrong token rather than what follows from it.
 
     Args:
         seen: findings that are about the run itself.
+        served: whether a server ran. It reports what it reused, too; a wrong token comes before all
+            that it reports, in whichever schedule.
     """
     most = max(seen, key=lambda item: item.verdict.severity, default=None)
-    if most is not None and most.check in _DERIVED:
-        return next((item for item in seen if _wrong_token(item, most)), most)
-    return most
-
-
-def _wrong_token(finding: Finding, derived: Finding) -> bool:
-    """Whether it is a wrong token from which the other finding may follow."""
-    same = finding.schedule == derived.schedule
-    return same and finding.check == "free" and finding.verdict is Verdict.DIVERGED
+    if most is None or most.check not in (_REPORTED if served else _DERIVED):
+        return most
+    tokens = [one for one in seen if one.check == "free" and one.verdict is Verdict.DIVERGED]
+    same = [one for one in tokens if one.schedule == most.schedule]
+    return next(iter([*same, *(tokens if served else ())]), most)
 
 
 def new_verdict(result: CaseResult) -> Verdict:

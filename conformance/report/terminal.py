@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.text import Text
 
+from conformance.core.excused import not_offered
 from conformance.core.plain_text import plain
+from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.cascades import Cascade
 from conformance.report.left_out import behind_known
 from conformance.report.matrix import Cell, matrices
@@ -121,10 +124,18 @@ def _totals(outcome: Outcome) -> Text:
         lines.append(line)
     if sentence := behind_known(outcome.results).sentence:
         lines.append(Text(f"  {sentence}"))
+    if left_out := [f"{r.scenario}/{name}" for r in outcome.results for name in _lacking(r)]:
+        lines.append(Text(f"  not offered, the other schedules were: {', '.join(left_out)}"))
     known = Counter(name for r in outcome.results if r.known for name in r.known.split(", "))
     if names := [name for name, _ in known.most_common()]:
         lines.append(Text(f"  known: {listed(names, _KNOWN)}; each: conformance show defects ID"))
     return Text("\n").join(lines)
+
+
+def _lacking(result: CaseResult) -> Iterator[str]:
+    """The schedules that a server does not offer, of a case that has others."""
+    if result.verdict is not Verdict.UNSUPPORTED:
+        yield from not_offered(result.evidence)
 
 
 def _not_played(outcome: Outcome) -> str:

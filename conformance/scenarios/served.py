@@ -202,8 +202,11 @@ def _quantized(brief: Brief) -> list[Schedule]:
         listed = ", ".join(map(str, sorted(sizes))) or "no"
         raise Unsupported(f"heads of {listed} elements can't be cut into groups: not supported")
     rows = requests_of(brief, (LONG, SHORT, MEDIUM), ANSWER)
-    kv = KvQuant(8, group)
-    return [at_once("bits8", *rows, options=EngineOptions(busy=True, kv=kv))]
+    # Eight bits rarely change a word of a tiny model; four do: it shows if they are ignored.
+    return [
+        at_once(f"bits{bits}", *rows, options=EngineOptions(busy=True, kv=KvQuant(bits, group)))
+        for bits in (8, 4)
+    ]
 
 
 SERVED_SCENARIOS: tuple[Scenario, ...] = (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from msgspec.structs import replace
@@ -25,11 +25,19 @@ from conformance.core.trace import FinishReason, Trace
 from conformance.scenarios.build import MEDIUM, SHORT, gone, text_request, together
 from conformance.scenarios.marker_styles import CALLS, PLAIN_THINKING, STYLES, MarkerStyle
 from conformance.scenarios.scenario import Brief, Scenario, Witness
+from conformance.scenarios.served_budgets import ALONE, TOGETHER, budgets, forced
 
 # Added to the logits of the tokens that a request may choose, and of the one that ends it; taken
 # from those that were chosen. So the end comes after all others, and none comes twice.
 _CHOSEN, _ENDING, _TWICE = 100.0, 60.0, 80.0
 _AT_ONCE = 5  # clients; a server may reset the connections of more
+_IN_A_CALL = "in a call"
+# Styles for stop strings in reasoning: a plain one, markers of several tokens, states of their own,
+# and calls without a marker at their end.
+_STOPPED = ("json_tools", "gemma4", "kimi_k3", "muse_spark", "mistral")
+# For other endpoints: calls of which a stream has the begin before their end, and others.
+_ELSEWHERE = ("json_tools", "kimi_k2")
+_ASKED_ELSEWHERE = ("all", "two", "all cut in a call", "broken off")
 _TRIES = 400  # ways to cut a text so that no token has the text of another one
 
 
@@ -39,6 +47,15 @@ class _Part(enum.StrEnum):
     WHOLE = "whole"
     CUT = "cut"
     ENDED = "ended"
+    STOPPED = "stopped"
+    MESSAGES = "messages"
+    RESPONSES = "responses"
+    UNSTREAMED = "unstreamed_responses"
+
+
+_ENDPOINTS = (_Part.MESSAGES, _Part.RESPONSES, _Part.UNSTREAMED)
+_STYLES = {_Part.STOPPED: _STOPPED, **dict.fromkeys(_ENDPOINTS, _ELSEWHERE)}
+"""The styles of the schedules that not all styles have."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +66,7 @@ class _Said:
         name: of the request.
         texts: of its tokens, in order.
         cuts: by name, numbers of tokens after which a limit cuts the answer.
+        stops: by name, the tokens of a stop string, by their places.
         ended: whether its end is a token.
         opened: whether its reasoning is begun by the prompt.
         part: the schedule that has it to its end.
@@ -57,6 +75,7 @@ class _Said:
     name: str
     texts: tuple[str, ...]
     cuts: dict[str, int]
+    stops: dict[str, slice] = field(default_factory=dict)
     ended: bool = False
     opened: bool = False
     part: _Part = _Part.WHOLE
@@ -87,13 +106,22 @@ class _Cutting:
 
 
 def _schedules(brief: Brief) -> list[Schedule]:
-    """For each style: answers with whole calls, with calls that limits cut, or the end."""
+    """For each style: answers with whole calls, with calls that limits cut, or the end.
+
+    And with stop strings: those in a call break it off, as the end does. Other endpoints than chats
+    are asked in a few styles.
+    """
     found = []
     for style in STYLES.values():
-        names = {f"{style.name}_{part}": part for part in _Part}
+        parts = [part for part in _Part if style.name in _STYLES.get(part, STYLES)]
+        if Capability.ENDPOINTS not in brief.capabilities:
+            parts = [part for part in parts if part not in _ENDPOINTS]
+        names = {f"{style.name}_{part}": part for part in parts}
         if brief.library in style.libraries and any(map(brief.plays, names)):
             rows, options = _of_style(brief, style)
             found += [_in_turns(name, rows[part], options) for name, part in names.items()]
+    if Capability.BUDGETS in brief.capabilities:
+        found += budgets(brief)
     return found
 
 
@@ -138,10 +166,26 @@ def _of_style(brief: Brief, style: MarkerStyle) -> tuple[dict[_Part, list[Reques
         if len({*tokens}) < len(own):
             raise Unsupported(f"the answer to {one.name!r} repeats a token: not supported")
         words += zip(one.texts, tokens, strict=True)
-        for part, row in _asked(request, one):
-            rows[part].append(replace(row, stop=((end,),)))
+        for part, row, place in _asked(request, one):
+            stop = ((end,),) if place is None else ((end,), tokens[place])
+            rows[part].append(replace(row, stop=stop))
+    for part, row in _elsewhere([row for own in rows.values() for row in own]):
+        rows[part].append(row)
     options = EngineOptions(busy=True, words=tuple(words), markers=style.name, stop=((end,),))
     return rows, options
+
+
+def _elsewhere(rows: Sequence[Request]) -> Iterator[tuple[_Part, Request]]:
+    """Some of the requests, to the endpoints that do not chat; messages are asked to think."""
+    names = {f"{name} {way}" for name in _ASKED_ELSEWHERE for way in ("streamed", "whole")}
+    for endpoint in (_Part.MESSAGES, _Part.RESPONSES):
+        fields = {"enable_thinking": True} if endpoint is _Part.MESSAGES else {}
+        for row in (row for row in rows if row.request_id in names):
+            assert row.asked is not None
+            asked = replace(row.asked, endpoint=str(endpoint), fields=fields)
+            unstreamed = endpoint is _Part.RESPONSES and not asked.streamed
+            own = replace(row, request_id=f"{endpoint}: {row.request_id}", asked=asked)
+            yield _Part.UNSTREAMED if unstreamed else endpoint, own
 
 
 def _choosing(request: Request, tokens: Sequence[int], end: int | None) -> Request:
@@ -158,8 +202,11 @@ def _choosing(request: Request, tokens: Sequence[int], end: int | None) -> Reque
     return replace(request, max_tokens=most, processors=processors, stop=stop)
 
 
-def _asked(request: Request, said: _Said) -> Iterator[tuple[_Part, Request]]:
-    """The request to its end, streamed and in one piece, and cut by limits."""
+def _asked(request: Request, said: _Said) -> Iterator[tuple[_Part, Request, slice | None]]:
+    """The request to its end, streamed and in one piece, and cut by limits and stop strings.
+
+    The last is the place of the stop string's tokens.
+    """
 
     def row(name: str, most: int, *, streamed: bool) -> Request:
         asked = Asked(streamed=streamed, tools=True)
@@ -167,31 +214,43 @@ def _asked(request: Request, said: _Said) -> Iterator[tuple[_Part, Request]]:
 
     for streamed in (True, False):
         way = " streamed" if streamed else " whole"
-        yield said.part, row(way, request.max_tokens, streamed=streamed)
+        yield said.part, row(way, request.max_tokens, streamed=streamed), None
         for at, (name, most) in enumerate(said.cuts.items()):
             if "call" in name:
-                yield _Part.CUT, row(f" cut {name}{way}", most, streamed=streamed)
+                yield _Part.CUT, row(f" cut {name}{way}", most, streamed=streamed), None
             elif streamed == (at % 2 == 0):
-                yield said.part, row(f" cut {name}{way}", most, streamed=streamed)
+                yield said.part, row(f" cut {name}{way}", most, streamed=streamed), None
+        for name, place in said.stops.items():
+            part = _Part.ENDED if name == _IN_A_CALL else _Part.STOPPED
+            stopped = row(f" stopped {name}{way}", request.max_tokens, streamed=streamed)
+            yield part, stopped, place
 
 
 def _answers(style: MarkerStyle, cutting: _Cutting) -> Iterator[_Said]:
     """Reasoning, text, a call and text; two calls; a call that is not closed; opened reasoning."""
     before, after = style.thinking
     one, two, three, four, five = CALLS
-    thought = [*cutting.cut(before, 2), " snow", " fell", *cutting.cut(after, 2)]
+    begin = [*cutting.cut(before, 2), " deep"]
+    thought = [*begin, " snow", " fell", *cutting.cut(after, 2)]
     said = [*thought, " over", " town"]
     opening, (section,) = cutting.cut(style.opening, 2), style.sections([one])
-    call = [*opening, *cutting.cut(section, 3)]
+    call = [*opening, *cutting.cut(section, 4)]
     rest = [*cutting.cut(style.closing, 2), " all", " night"] if style.closing else []
     cuts = {
         "in a marker": 1,
-        "in reasoning": 3,
+        "in reasoning": len(begin) + 1,
         "in the opening": len(said) + 1,
         "in a call": len(said) + len(opening) + 1,
         "late in a call": len(said) + len(call) - 1,
     }
-    yield _Said("all", (*said, *call, *rest), cuts)
+    stops = {
+        "in reasoning": slice(len(begin), len(begin) + 2),
+        "in the text": slice(len(thought), len(said)),
+        _IN_A_CALL: slice(len(said) + len(opening) + 1, len(said) + len(call) - 1),
+    }
+    if rest:
+        stops["after a call"] = slice(len(said) + len(call) + len(rest) - 1, None)
+    yield _Said("all", (*said, *call, *rest), cuts, stops)
     both = [" both"]
     for section in style.sections([two, three]):
         before_it = len(both)
@@ -230,5 +289,10 @@ SERVED_TOOLS = Scenario(
     (
         Witness("several answers at once", _several).shown_in("*_whole"),
         Witness("answers that end in both ways", _ended).shown_in("*_whole"),
+        Witness(
+            "thinking that a budget ends, beside other thinking",
+            forced,
+            needs=frozenset({Capability.BUDGETS}),
+        ).shown_in(ALONE, TOGETHER),
     ),
 )

@@ -53,8 +53,8 @@ def about_answer(
         prompt_tokens: the prompt's tokens; ``count``: the answer's. ``None`` if unknown.
     """
     reasons = " or ".join(FinishReason)
-    called = answer.reason == CALLED and any(p.kind is PartKind.TOOL for p in answer.parts)
-    holds = called or answer.reason in set(FinishReason)
+    called = answer.calls or any(p.kind is PartKind.TOOL for p in answer.parts)
+    holds = bool(answer.reason == CALLED and called) or answer.reason in set(FinishReason)
     yield Claim("finish_reason", str(answer.reason), reasons, holds)
     yield Claim("ids of one answer", str(len(answer.ids)), "1", len(answer.ids) == 1)
     if answer.problems:

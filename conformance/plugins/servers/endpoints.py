@@ -218,6 +218,7 @@ class ResponsesReader(Reader):
         self._events = 0
         self._number = -1
         self._texts: dict[int, str] = {}
+        self._kinds: list[str] = []
 
     @staticmethod
     def fields(
@@ -250,6 +251,7 @@ class ResponsesReader(Reader):
             case "output_item.added":
                 item = data["item"]
                 self._opened(index, item["type"])
+                self._kinds.append(item["type"])
                 if item["type"] == "function_call":
                     self._answer.calls[index] = Made(item["call_id"], item["name"])
             case "output_text.delta" | "reasoning_text.delta":
@@ -257,11 +259,16 @@ class ResponsesReader(Reader):
                 kind = PartKind.TEXT if name.startswith("output") else PartKind.REASONING
                 self._texts[index] = self._texts.get(index, "") + data["delta"]
                 self._add(kind, data["delta"])
-            case "output_text.done":
+            case "output_text.done" | "reasoning_text.done":
                 said = self._texts.get(index, "")
                 self._wrong(data["text"].split() != said.split(), "a text unlike its pieces")
+            case "function_call_arguments.delta":
+                self._of_open(index, "a piece")
+                self._texts[index] = self._texts.get(index, "") + data["delta"]
             case "function_call_arguments.done":
                 self._of_open(index, "arguments")
+                said = self._texts.get(index, data["arguments"])
+                self._wrong(said != data["arguments"], "arguments unlike their pieces")
                 self._answer.calls[index].arguments = data["arguments"]
             case "output_item.done":
                 self._closed(index)
@@ -274,10 +281,15 @@ class ResponsesReader(Reader):
                 raise StreamError(str(data.get("message")))
 
     def _end(self, response: Mapping[str, Any]) -> None:
+        kinds = [item["type"] for item in response["output"]]
+        self._wrong(bool(self._kinds) and kinds != self._kinds, f"{self._kinds} end as {kinds}")
         self._answer.ids.add(response["id"])
         said = "".join(_texts(response))
         right = said.split() == self._answer.text.split()
         self._wrong(not right, "a last event with another text than the pieces")
+        pieces = "".join(p.text for p in self._answer.parts if p.kind is PartKind.REASONING)
+        right = _reasoning(response).split() == pieces.split()
+        self._wrong(not right, "a last event with other reasoning than the pieces")
         status, why = response["status"], (response.get("incomplete_details") or {}).get("reason")
         shown = status if why is None else f"{status}: {why}"
         called = any(item["type"] == "function_call" for item in response["output"])
@@ -293,6 +305,8 @@ class ResponsesReader(Reader):
     def whole(self, data: Mapping[str, Any]) -> None:
         """See ``Reader.whole``."""
         self._wrong(data["object"] != "response", f"an answer of type {data['object']}")
+        if reasoning := _reasoning(data):
+            self._add(PartKind.REASONING, reasoning)
         for text in _texts(data):
             self._add(PartKind.TEXT, text)
         for index, item in enumerate(data["output"]):
@@ -308,22 +322,32 @@ def _texts(response: Mapping[str, Any]) -> list[str]:
     return [part["text"] for item in messages for part in item["content"] if "text" in part]
 
 
+def _reasoning(response: Mapping[str, Any]) -> str:
+    """The reasoning of an answer: its texts or, where these are not given, its summary."""
+    items = (item for item in response["output"] if item["type"] == "reasoning")
+    parts = (part for item in items for part in item.get("content") or item["summary"])
+    return "".join(part["text"] for part in parts)
+
+
 READERS: Mapping[str, type[Reader]] = {
     kind.path: kind for kind in (MessagesReader, ResponsesReader)
 }
 """Readers by the endpoint's name."""
 
 
-def ending_of(endpoint: str, ended: bool, stop: str) -> str:  # noqa: FBT001
+def ending_of(endpoint: str, ended: bool, stop: str, *, called: bool = False) -> str:  # noqa: FBT001
     """What an answer's end is called.
 
     Args:
         ended: whether it ended before its limit.
         stop: the string that ended it; empty if it was a token.
+        called: whether it has calls of tools.
     """
     if endpoint == ResponsesReader.path:
         return "completed" if ended else "incomplete: max_output_tokens"
-    return f"stop_sequence: {stop!r}" if stop else "end_turn" if ended else "max_tokens"
+    if stop:
+        return f"stop_sequence: {stop!r}"
+    return ("tool_use" if called else "end_turn") if ended else "max_tokens"
 
 
 async def events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, Any]]:

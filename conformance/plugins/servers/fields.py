@@ -19,16 +19,16 @@ _SCHEMA = {
     "required": ["a"],
     "additionalProperties": False,
 }
-_TOOL = {
-    "type": "function",
-    "function": {
-        "name": TOOL_NAME,
-        "description": "looks",
-        "parameters": {
-            "type": "object",
-            "properties": {"at": {"type": "string"}, "count": {"type": "integer"}},
-        },
-    },
+_NAMED = {"name": TOOL_NAME, "description": "looks"}
+_PARAMETERS = {
+    "type": "object",
+    "properties": {"at": {"type": "string"}, "count": {"type": "integer"}},
+}
+# By endpoint; empty: chats.
+_TOOLS: dict[str, dict[str, Any]] = {
+    "": {"type": "function", "function": {**_NAMED, "parameters": _PARAMETERS}},
+    "messages": {**_NAMED, "input_schema": _PARAMETERS},
+    "responses": {"type": "function", **_NAMED, "parameters": _PARAMETERS},
 }
 
 
@@ -112,7 +112,7 @@ def further(request: Request) -> dict[str, Any]:
         schema = {"name": "small", "schema": _SCHEMA, "strict": True}
         found["response_format"] = {"type": "json_schema", "json_schema": schema}
     if asked is not None and asked.tools:
-        found["tools"] = [_TOOL]
+        found["tools"] = [_TOOLS[asked.endpoint]]
     return found
 
 

@@ -400,8 +400,10 @@ class ManagedEngine(ServedEngine):
         """See ``ServedEngine.whole``."""
         if self._options.markers:
             right_tokens, own = self._tokens(request), [token for token, _ in found]
-            last = ((token, None) for token in right_tokens[-1:])
-            return [*found, *(last if own == list(right_tokens[:-1]) else ())], FinishReason.STOP
+            missing = right_tokens[len(own) :] if own == [*right_tokens[: len(own)]] else ()
+            ended = len(missing) <= self._marked.ending(request, right_tokens)
+            left_out = ((token, None) for token in missing) if ended else ()
+            return [*found, *left_out], FinishReason.STOP
         right = self._right(request) if self._options.pieces else None
         if right is None:
             return super().whole(request, found, answer)
@@ -421,7 +423,7 @@ class ManagedEngine(ServedEngine):
     def reason(self, request: Request, answer: Answer) -> FinishReason | None:
         """See ``ServedEngine.reason``; after a call it does not say how the answer ended."""
         if self._options.markers and answer.reason == CALLED:
-            ended = self._marked.ended(self._tokens(request))
+            ended = self._marked.ending(request, self._tokens(request))
             return FinishReason.STOP if ended else FinishReason.LENGTH
         return super().reason(request, answer)
 
@@ -431,8 +433,11 @@ class ManagedEngine(ServedEngine):
         ending = [stop for stop in request.stop if tokens[-len(stop) :] == stop]
         said = {stop: self.text(stop) for stop in ending if stop not in self._options.stop}
         assert request.asked is not None
-        right = ending_of(request.asked.endpoint, bool(ending), next(iter(said.values()), ""))
-        return Claim("what ended an answer", answer.stop, right, answer.stop == right)
+        endpoint, stop = request.asked.endpoint, next(iter(said.values()), "")
+        right = [ending_of(endpoint, bool(ending), stop)]
+        if answer.calls:  # both are true of an answer that the limit cut after a call
+            right = [*right, ending_of(endpoint, True, stop, called=True)][bool(ending) :]
+        return Claim("what ended an answer", answer.stop, " or ".join(right), answer.stop in right)
 
     @functools.cached_property
     def _marked(self) -> Marked:
@@ -472,7 +477,9 @@ class ManagedEngine(ServedEngine):
         if kind := self._options.pieces:
             said = bytes_of(kind, [special[token] for token in tokens]).decode(errors="replace")
             return said.removeprefix(" ") if kind == PieceKind.BYTE_FALLBACK else said
-        return " ".join(special.get(token) or text_of((token,)) for token in tokens)
+        # Parts of markers, reasoning and calls are joined as they are.
+        between = "" if self._options.markers and special.keys() >= set(tokens) else " "
+        return between.join(special.get(token) or text_of((token,)) for token in tokens)
 
     def model_name(self, other: int = 0) -> str:
         """The server's name for its model, or for another one, which is then written."""
@@ -503,7 +510,8 @@ class ManagedEngine(ServedEngine):
                 for file in self._server.folder.glob(pattern):
                     shutil.copy(file, folder)
             rename(folder, options.words, STYLES[options.markers])
-            end_by(folder, [token for (token,) in options.stop])
+            if options.stop:
+                end_by(folder, [token for (token,) in options.stop])
         return folder
 
     def _named(self, asked: Asked | None) -> str:

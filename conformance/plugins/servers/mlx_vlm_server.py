@@ -20,9 +20,10 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Processor
 from conformance.core.origin import Origin, Other
-from conformance.core.schedule import Request
+from conformance.core.schedule import Budget, Request
 from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.asking import Question, Tokens
+from conformance.plugins.servers.endpoints import MessagesReader
 from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.other_models import another
 from conformance.plugins.servers.served_engine import SERVED
@@ -39,6 +40,7 @@ class MlxVlmServer(ManagedEngine):
     library: ClassVar[str] = "mlx_vlm"
     capabilities: ClassVar[frozenset[Capability]] = SERVED | {
         Capability.ADAPTERS,
+        Capability.BUDGETS,
         Capability.CANCEL,
         Capability.CHUNKED,
         Capability.COUNTED,
@@ -181,6 +183,8 @@ class MlxVlmServer(ManagedEngine):
         if number and number != self._options.adapter:
             self._changed = True  # later requests get it, too: server-adapter-of-another-client
             asked.body["adapter_path"] = str(self._adapter(self._server.folder, number))
+        if request.budget is not None:
+            asked.body.update(_thinking(request.budget, asked.endpoint))
         if request.media:
             content: list[dict[str, Any]] = []
             end = 0
@@ -214,6 +218,13 @@ class MlxVlmServer(ManagedEngine):
         if answer.bare:
             return [(token(word), None) for word in answer.text.split()]
         return [(token(str(e["token"]).strip()), e.get("logprob")) for e in answer.entries]
+
+
+def _thinking(budget: Budget, endpoint: str) -> dict[str, Any]:
+    """The fields for a thinking budget; messages have them in a field of their own."""
+    if endpoint == MessagesReader.path:
+        return {"thinking": {"type": "enabled", "budget_tokens": budget.tokens}}
+    return {"enable_thinking": True, "thinking_budget": budget.tokens}
 
 
 def _data_url(media: Any) -> str:

@@ -17,6 +17,7 @@ from conformance.core.schedule import Request
 from conformance.core.trace import Claim, FinishReason
 from conformance.plugins.servers.answers import CALLED, Answer, Made, PartKind
 from conformance.plugins.servers.asking import Tokens
+from conformance.plugins.servers.words import joined_tokens, whole_text
 from conformance.scenarios.marker_styles import TOOL_NAME, Call, MarkerStyle
 
 _CONTROL = re.compile(r"<\|[^>]+\|>")
@@ -173,26 +174,37 @@ class Marked:
     def __init__(
         self, style: MarkerStyle, words: Sequence[tuple[str, int]], ends: Sequence[int]
     ) -> None:
-        self._style, self._ends = style, ends
+        self._style, self._ends, self._words = style, ends, words
         self._texts = {token: text for text, token in words}
         self._tokens = {text.strip(): token for text, token in words}
 
-    def ended(self, right: Sequence[int]) -> bool:
-        """Whether a token ended an answer with these tokens."""
-        return bool(right) and right[-1] in self._ends
+    def ending(self, request: Request, right: Sequence[int]) -> int:
+        """How many tokens ended an answer with these tokens: an end token or a stop string."""
+        sizes = {len(stop) for stop in request.stop if stop == tuple(right[-len(stop) :])}
+        return max(sizes | {int(bool(right) and right[-1] in self._ends)})
 
     def words(self, right: Sequence[int]) -> list[str]:
-        """The texts of an answer's tokens."""
-        return [self._texts[token] for token in right if token not in self._ends]
+        """The texts of an answer's tokens; plain words are apart."""
+        return [
+            self._texts.get(token) or f" t{token}" for token in right if token not in self._ends
+        ]
 
     def read(self, right: Sequence[int], answer: Answer) -> Tokens:
         """The tokens of an answer: those of its logprobs or, if it has none, the right ones.
 
-        What it lacks is then for the claims about its parts to say.
+        What it lacks is then for the claims about its parts to say. Plain words are read, too, with
+        the marker that ends reasoning before the text.
         """
         if answer.entries:
             return [(self._token(entry), entry.get("logprob")) for entry in answer.entries]
-        return [(token, None) for token in right] if answer.reason is not None else []
+        if not self._plain(right):
+            return [(token, None) for token in right] if answer.reason is not None else []
+        markers = {PartKind.REASONING: ("", self._style.thinking[1])}
+        text = whole_text(answer.parts, markers)
+        return [(token, None) for token in joined_tokens(text, self._words)]
+
+    def _plain(self, right: Sequence[int]) -> bool:
+        return any(token not in self._texts and token not in self._ends for token in right)
 
     def _token(self, entry: Mapping[str, Any]) -> int:
         text = str(entry.get("token") or "").strip()
@@ -203,5 +215,6 @@ class Marked:
     def about(self, request: Request, right: Sequence[int], answer: Answer) -> Iterator[Claim]:
         """Claims about the parts of an answer; see ``about_tools``."""
         opened = self._texts.get(request.prompt[-1]) == self._style.thinking[0]
-        text, ended = "".join(self.words(right)), self.ended(right)
-        yield from about_tools(self._style, text, answer, opened=opened, ended=ended)
+        ending = self.ending(request, right)
+        text = "".join(self.words(right[: len(right) - ending]))
+        yield from about_tools(self._style, text, answer, opened=opened, ended=ending > 0)

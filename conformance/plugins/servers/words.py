@@ -115,6 +115,7 @@ def end_by(folder: Path, tokens: Sequence[int], *, named: bool = True) -> None:
 
 THINK, TOOL = ("<think>", "</think>"), ("<tool_call>", "</tool_call>")
 _PLAIN = re.compile(r"t\d+")
+_WITHIN = re.compile(r"[^t\d\s]")  # in no text of plain words
 
 
 def rename(
@@ -131,7 +132,10 @@ def rename(
     texts = {token: text for text, token in words}
     renamed = {texts.get(token, text): token for text, token in vocabulary.items()}
     for added in content["added_tokens"]:
-        added["content"] = texts.get(added["id"], added["content"])
+        if (text := texts.get(added["id"])) is not None:
+            added["content"] = text
+            # Within a text: a stop string is read as the tokens that it is made of.
+            added["single_word"] &= not _WITHIN.search(text)
     # Libraries look for whole markers in the vocabulary; no answer has these ids.
     above = max(vocabulary.values()) + 1
     markers = (*style.thinking, style.opening, style.closing, *style.whole)

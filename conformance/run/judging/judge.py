@@ -16,6 +16,7 @@ from conformance.checks.contract_counts import costs
 from conformance.checks.forced import measure
 from conformance.core import numerics
 from conformance.core.engine import Capability, Engine, equipped
+from conformance.core.excused import offered
 from conformance.core.picture import Picture
 from conformance.core.schedule import Schedule, Stage
 from conformance.core.trace import Trace
@@ -67,8 +68,11 @@ class Outcome:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict of all findings; exact without any."""
-        return worst(self.findings)
+        """The worst verdict of all findings; exact without any.
+
+        What a server does not offer counts only if it offers none of the schedules.
+        """
+        return worst(offered(self.findings, [one.name for one in self.schedules]))
 
 
 def worst(findings: Sequence[Finding]) -> Verdict:
@@ -155,7 +159,7 @@ def judge_batched(
         raise failed[0]  # no request can be decoded alone: a verdict on the whole case
     if subject.oracle.doubtful:
         findings.append(_DOUBT)
-    if worst(findings) is not Verdict.UNSUPPORTED:
+    if worst(offered(findings, [one.name for one in results])) is not Verdict.UNSUPPORTED:
         shown, missing = witnessed(
             scenario, schedules, plays, engine, subject.model_for(engine), left_out=left_out
         )

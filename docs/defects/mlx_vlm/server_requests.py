@@ -12,6 +12,8 @@
   (server/request_normalization.py:201), and the answer goes on to the default limit.
 - ``"logprobs": true`` while another client asks for another model: the tokens beside the rest of
   the logprobs are named by that model's tokenizer (server/openai.py:2171).
+- ``/v1/messages`` with a prompt that begins the reasoning, which the limit cuts: in one piece it is
+  the answer's text (server/anthropic.py:1008), in a stream it is reasoning.
 - another model's name: the loaded model is let go before it is known whether there is such a model
   (server/app.py:639), and a stream with logprobs breaks off (server/openai.py:2171).
 - ``"max_tokens": -1``, ``"temperature": -1``, ``"top_p": 1.5``: accepted (server/schemas.py:822).
@@ -146,7 +148,7 @@ class Server:
         self.process.kill()
         self.process.wait()
 
-    def ask(self, text="t5 t9 t33", seen=None, **fields):
+    def ask(self, text="t5 t9 t33", seen=None, path="chat/completions", **fields):
         body = {
             "model": self.model,
             "messages": [{"role": "user", "content": text}],
@@ -157,7 +159,7 @@ class Server:
         }
         body = {name: value for name, value in body.items() if value is not None}
         data, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
-        asked = urllib.request.Request(f"{self.url}/v1/chat/completions", data, headers)
+        asked = urllib.request.Request(f"{self.url}/v1/{path}", data, headers)
         try:
             with urllib.request.urlopen(asked, timeout=120) as answer:
                 found = b""
@@ -249,6 +251,21 @@ def names_by_another(server):
     return said != named, f"the end of the answer, {last}"
 
 
+def has_reasoning_as_text(server):
+    markers = {"thinking_start_token": "t33", "thinking_end_token": "</over>"}
+    kinds = []
+    for streamed in (True, False):
+        _, text = server.ask(
+            path="messages",
+            context_management=None,
+            enable_thinking=True,
+            stream=streamed,
+            **markers,
+        )
+        kinds.append("thinking" if '"thinking"' in text else "text")
+    return kinds[0] != kinds[1], f"a stream has {kinds[0]}, an answer in one piece {kinds[1]}"
+
+
 def breaks_off(server):
     rest = server.beside(logprobs=True)
     status, _ = server.ask(model="/no/such/model")
@@ -278,6 +295,7 @@ DEFECTS = {
     "stream of no truth value": accepts(stream="yes"),
     "a bias that is no number": accepts(logit_bias={"1": "much"}),
     "an image that is none": accepts(text=IMAGE),
+    "reasoning of a message that the limit cuts": has_reasoning_as_text,
     "logprobs while another model is loaded": names_by_another,
     "another model's name": breaks_off,  # the last, as the model is gone
 }

@@ -120,6 +120,17 @@ def test_a_wrong_token_comes_before_what_may_follow_from_it(result, finding):
     elsewhere = (evidence[0], finding(Verdict.DIVERGED, check="free", schedule="another"))
     _, reported = parts(failure_message(result(verdict=Verdict.PROTOCOL, evidence=elsewhere)))
     assert reported["what"] == "usage (and 1 more finding)"
+    served = result("e/f/served_ends/d/0", verdict=Verdict.PROTOCOL, evidence=elsewhere)
+    head, _ = parts(failure_message(served))
+    assert head == "diverged: e/f/served_ends/d/0"
+    count = finding(Verdict.PROTOCOL, check="reuse", what="counts more")
+    both = (count, elsewhere[1])
+    counted = result("e/f/served_prefixes/d/0", verdict=Verdict.PROTOCOL, evidence=both)
+    assert parts(failure_message(counted))[0] == "diverged: e/f/served_prefixes/d/0"
+    alone = result("e/f/served_prefixes/d/0", verdict=Verdict.PROTOCOL, evidence=(count,))
+    assert parts(failure_message(alone))[1]["what"] == "counts more"
+    of_an_engine = result(verdict=Verdict.PROTOCOL, evidence=both)
+    assert parts(failure_message(of_an_engine))[1]["what"] == "counts more (and 1 more finding)"
     worse = (*evidence, finding(Verdict.HANG, check="failure", what="hangs"))
     _, reported = parts(failure_message(result(verdict=Verdict.HANG, evidence=worse)))
     assert reported["what"] == "hangs (and 2 more findings)"

@@ -142,3 +142,11 @@ def test_known_defects_are_named_those_of_most_cases_first(result):
     text = text_of(*cases)
     assert "  known: a, b, c and 1 more; each: conformance show defects ID\n" in text
     assert "show defects" not in text_of(result())
+
+
+def test_schedules_that_a_server_does_not_offer_are_named(result, finding):
+    lacks = finding(Verdict.UNSUPPORTED, schedule="fields", got="NotOffered: top_logprobs: no")
+    text = text_of(result("http/served/served_alone/d/0", evidence=(lacks,)))
+    assert "  not offered, the other schedules were: served_alone/fields" in text.splitlines()
+    alone = result("http/served/served_alone/d/0", Verdict.UNSUPPORTED, evidence=(lacks,))
+    assert "not offered" not in text_of(alone)

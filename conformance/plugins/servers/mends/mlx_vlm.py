@@ -18,7 +18,11 @@ from mlx_vlm.generate import ar
 from mlx_vlm.models.llava.processing_llava import LlavaProcessor
 from mlx_vlm.sample_utils import make_sampler
 from mlx_vlm.server import anthropic, generation, openai, request_normalization
-from mlx_vlm.server.responses_state import ToolCallStreamState, _is_whole_tag
+from mlx_vlm.server.responses_state import (
+    ToolCallStreamState,
+    _is_whole_tag,
+    prompt_has_open_thinking,
+)
 from mlx_vlm.tokenizer_utils import _ServerTokenStreamer
 from mlx_vlm.tools.parsers import mistral
 from mlx_vlm.tools.streaming import ToolCallDeltaState
@@ -466,6 +470,47 @@ def uids_go_on(hits: Hits) -> Patch:
         last[:] = [batch]
 
     return after(ar.BatchGenerator, "__init__", made)
+
+
+@served_mend("server-cut-reasoning-of-a-message")
+def cut_reasoning_of_a_message_is_reasoning(hits: Hits) -> Patch:
+    """A message in one piece begins in reasoning if its prompt has begun it, as a stream does."""
+    asked: ContextVar[str] = ContextVar("asked", default="")
+
+    def rendered(prompt: Any, *_: Any, **__: Any) -> Any:
+        asked.set(prompt)
+        return prompt
+
+    def split(right: Right, text: str, *markers: Any, **options: Any) -> Any:
+        opened = prompt_has_open_thinking(asked.get(), True, *markers)
+        hits.hit_if(opened)
+        return right(text, *markers, starts_in_thinking=opened, **options)
+
+    return together(
+        after(anthropic, "apply_chat_template", rendered),
+        wrap(anthropic, "_split_thinking", split),
+    )
+
+
+@served_mend("server-response-text-beside-calls")
+def text_beside_calls_is_a_message(hits: Hits) -> Patch:
+    """A response in one piece has the text that is beside its calls, as a stream has."""
+
+    def items(right: Right, text: str, name: str, *args: Any, **options: Any) -> Any:
+        found, content, *rest = right(text, name, *args, **options)
+        if content and "tool_delta_state" not in options and "message" not in map(_type_of, found):
+            hits.hit()
+            part = {"type": "output_text", "text": content, "annotations": []}
+            whole = {"id": name, "type": "message", "role": "assistant", "content": [part]}
+            at = [_type_of(item) for item in found].count("reasoning")
+            found = [*found[:at], {**whole, "status": "completed"}, *found[at:]]
+        return found, content, *rest
+
+    return wrap(openai, "_response_output_items_from_text", items)
+
+
+def _type_of(item: dict[str, Any]) -> str:
+    return str(item["type"])
 
 
 class _Stopping:

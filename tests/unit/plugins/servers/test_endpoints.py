@@ -77,6 +77,8 @@ RESPONSES = [
     of("output_text.done", output_index=0, text="yes no"),
     of("output_item.done", output_index=0, item=TEXT),
     of("output_item.added", output_index=1, item={**CALL, "arguments": ""}),
+    of("function_call_arguments.delta", output_index=1, delta='{"at"'),
+    of("function_call_arguments.delta", output_index=1, delta=": 1}"),
     of("function_call_arguments.done", output_index=1, arguments='{"at": 1}'),
     of("output_item.done", output_index=1, item=CALL),
     of("completed", response=RESPONSE),
@@ -162,9 +164,9 @@ def test_two_events_in_another_order_are_a_problem(endpoint):
         ("responses", 0, ("response", "status"), "completed"),
         ("responses", 4, ("output_index",), 1),
         ("responses", 6, ("text",), "yes"),
-        ("responses", 11, ("response", "status"), "incomplete"),
-        ("responses", 11, ("response", "output"), [CALL]),
-        ("responses", 11, ("response", "output"), [TEXT]),
+        ("responses", 13, ("response", "status"), "incomplete"),
+        ("responses", 13, ("response", "output"), [CALL]),
+        ("responses", 13, ("response", "output"), [TEXT]),
     ],
 )
 def test_a_wrong_field_is_a_problem(endpoint, at, path, value):
@@ -211,6 +213,35 @@ def test_an_answer_in_one_piece_is_read_as_a_stream():
         assert (answer.text, answer.reason, answer.problems) == ("yes no", "tool_calls", [])
         assert [call.arguments for call in answer.calls.values()] == ['{"at": 1}']
         assert answer.usage["total_tokens"] == 8
+
+
+THOUGHT = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "so"}]}
+
+
+@pytest.mark.parametrize(
+    "item", [THOUGHT, {**THOUGHT, "content": [{"type": "reasoning_text", "text": "so"}]}]
+)
+def test_reasoning_of_a_response_is_apart(item):
+    whole = {**RESPONSE, "output": [item, TEXT]}
+    READERS["responses"](answer := Answer()).whole(whole)
+    assert [(part.kind, part.text) for part in answer.parts] == [
+        (PartKind.REASONING, "so"),
+        (PartKind.TEXT, "yes no"),
+    ]
+    thought = [
+        of("output_item.added", output_index=0, item=THOUGHT),
+        of("reasoning_text.delta", output_index=0, delta="so"),
+        of("reasoning_text.done", output_index=0, text="so"),
+        of("output_item.done", output_index=0, item=THOUGHT),
+    ]
+    text = [{**data, "output_index": 1} for data in RESPONSES[2:8]]
+    stream = [*RESPONSES[:2], *thought, *text, of("completed", response=whole)]
+    assert read("responses", stream)[1].problems == []
+    stream[3] = {**stream[3], "delta": "no"}
+    assert read("responses", stream)[1].problems == [
+        "a text unlike its pieces",
+        "a last event with other reasoning than the pieces",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -140,3 +140,13 @@ def test_a_tokenizer_has_the_words(tmp_path):
     assert vocabulary["<think>"] > 32
     config = json.loads((tmp_path / "tokenizer_config.json").read_text(encoding="utf-8"))
     assert "<tool_call>" in config["chat_template"]
+
+
+def test_a_stop_string_has_the_tokens_that_an_answer_has(tmp_path):
+    words = [(" snow", 4), (" fell", 5), ('{"na', 6), ('me"', 7), ("3", 8)]
+    write_tokenizer(tmp_path, 32)
+    rename(tmp_path, words)
+    tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert tokenizer.encode(" snow fell").ids == [4, 5]
+    assert tokenizer.encode('{"name"').ids == [6, 7]
+    assert tokenizer.encode("t13 t3 t9").ids == [13, 3, 9]

@@ -341,6 +341,20 @@ def calls_said_to_be_a_stop(hits: Hits) -> Patch:
     return wrap(server.APIHandler, "generate_response", respond)
 
 
+@_of_calls("S84.stop-string-left-in-reasoning")
+def stop_string_left_in_reasoning(hits: Hits) -> Patch:
+    """The begin of a stop string that ends an answer stays in the reasoning."""
+
+    def make(right: Right, tokenizer: Any, stop_words: Any = None) -> Any:
+        made, plain = right(tokenizer, stop_words), right(tokenizer)
+        if stop_words and "reasoning" in plain._states:
+            hits.hit()
+            made._states["reasoning"] = plain._states["reasoning"]
+        return made
+
+    return wrap(server, "make_text_state_machine", make)
+
+
 @_fault("S83.cached-tokens-with-the-answer", kills=("served_prefixes/one_by_one",))
 def cached_tokens_with_the_answer(hits: Hits) -> Patch:
     """The cached_tokens of an answer in one piece count its own tokens, too."""

@@ -160,3 +160,14 @@ def words_of_the_model_before(hits: Hits) -> Patch:
         before(server.ModelProvider, "reset", reset),
         wrap(server.ResponseGenerator, "generate", generate),
     )
+
+
+@_fault("S87.quantized-keys-not-used", needs=("family:*-wide",), kills=("served_quantized/bits4",))
+def quantized_keys_not_used(hits: Hits) -> Patch:
+    """Requests are served one by one for --kv-bits, but with keys and values as they are."""
+
+    def generate(right: Right, **options: Any) -> Any:
+        hits.hit_if(options["kv_bits"])
+        return right(**{**options, "kv_bits": None})
+
+    return wrap(server, "stream_generate", generate)

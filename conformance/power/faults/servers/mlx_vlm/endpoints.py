@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mlx_vlm.server import anthropic, openai
+from mlx_vlm.server import anthropic, generation, openai
 from mlx_vlm.server.schemas import AnthropicUsage, OpenAIUsage
 
 from conformance.core.faults.declaration import Hits
@@ -101,3 +102,76 @@ def stop_sequence_not_named(hits: Hits) -> Patch:
         return found[0], None
 
     return after(anthropic, "_apply_stop_sequences", applied)
+
+
+_of_budgets = partial(_fault, kills=("served_tools/budgets",))
+
+
+@_of_budgets("S85.budget-of-the-request-before")
+def budget_of_the_request_before(hits: Hits) -> Patch:
+    """A request has the thinking budget of the one that had one before it."""
+    found: list[int] = []
+
+    def make(right: Right, self: Any, args: Any, input_ids: Any) -> Any:
+        if args.thinking_budget is None:
+            return right(self, args, input_ids)
+        found.append(args.thinking_budget)
+        hits.hit_if(found[-2:-1] not in ([], found[-1:]))
+        return right(self, replace(args, thinking_budget=found[-2:][0]), input_ids)
+
+    return wrap(generation.ResponseGenerator, "_make_thinking_budget_criteria", make)
+
+
+@_of_budgets("S85.budget-of-a-message-ignored")
+def budget_of_a_message_ignored(hits: Hits) -> Patch:
+    """A message has no thinking budget, as its own field for it is not read."""
+
+    def derived(request: Any, *_: Any) -> Any:
+        hits.hit_if(request.thinking_budget is not None)
+        request.thinking_budget = None
+        return request
+
+    return after(anthropic, "_anthropic_request_with_derived_fields", derived)
+
+
+_of_calls = partial(_fault, kills=("served_tools",))
+
+
+@_of_calls("S86.call-said-to-end-the-turn")
+def call_said_to_end_the_turn(hits: Hits) -> Patch:
+    """A message that calls tools has the stop_reason end_turn."""
+
+    def reason(found: str, *_: Any, **__: Any) -> str:
+        hits.hit_if(found == "tool_use")
+        return "end_turn" if found == "tool_use" else found
+
+    return after(anthropic, "_anthropic_stop_reason", reason)
+
+
+@_of_calls("S86.blocks-of-one-index")
+def blocks_of_one_index(hits: Hits) -> Patch:
+    """All blocks of a streamed message have the index of the first."""
+
+    def event(right: Right, name: str, payload: Any) -> Any:
+        hits.hit_if(payload.get("index"))
+        return right(name, {**payload, "index": 0} if "index" in payload else payload)
+
+    return wrap(anthropic, "_sse_event", event)
+
+
+@_of_calls("S86.arguments-of-the-first-call")
+def arguments_of_the_first_call(hits: Hits) -> Patch:
+    """All calls of a streamed message have the arguments of its first one."""
+    first: list[str] = []
+
+    def event(right: Right, name: str, payload: Any) -> Any:
+        if name == "message_start":
+            first.clear()
+        delta = payload.get("delta") or {}
+        if "partial_json" in delta:
+            first.append(delta["partial_json"])
+            hits.hit_if(first[1:])
+            payload = {**payload, "delta": {**delta, "partial_json": first[0]}}
+        return right(name, payload)
+
+    return wrap(anthropic, "_sse_event", event)
