@@ -7,8 +7,18 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Arrival, Media, Request, Schedule, Stage, Trigger
+from conformance.core.schedule import (
+    Arrival,
+    Asked,
+    Media,
+    Request,
+    Schedule,
+    Stage,
+    Trigger,
+)
 from conformance.scenarios.scenario import Brief
 
 # Prompt lengths in tokens: one without prefill, then two, short, medium, long.
@@ -19,6 +29,7 @@ OUTPUT, LASTING = 5, 7
 # stream for a prompt in these pieces is made once. Divides none of the lengths above.
 PIECE = 4
 IN_PIECES = EngineOptions(prefill_step_size=PIECE)
+_SEED = 5
 
 
 def begun_otherwise(
@@ -54,6 +65,16 @@ def text_request(
     medium = Media(brief.required, brief.sizes[brief.required][0], variant)
     prompt, media = brief.compose([medium, prompt])
     return Request(name, prompt, max_tokens, media=media, **more)
+
+
+def seeded(request: Request) -> Request:
+    """The same request with a seed, which changes nothing where no token is drawn.
+
+    Some servers answer requests with seeds one by one, by other code.
+    """
+    asked = request.asked or Asked()
+    fields = asked.fields | {"seed": _SEED}
+    return msgspec.structs.replace(request, asked=msgspec.structs.replace(asked, fields=fields))
 
 
 def media_request(

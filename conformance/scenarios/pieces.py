@@ -33,6 +33,7 @@ class PieceKind(enum.StrEnum):
 
 SPACE = "▁"  # a blank in the pieces of SentencePiece
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+_CHARACTERS = re.compile(f"{SPACE}+|.", re.DOTALL)  # several blanks are one
 # Characters of one to four bytes; emoji of several, with joiners, skin tones and variants; letters
 # with combining marks; scripts that join letters, and that are written from right to left.
 TEXTS = (
@@ -107,12 +108,18 @@ def word(kind: str, number: int) -> str:
 
 
 def spelled(
-    kind: str, tokens: tuple[int, int], words: Sequence[int], answers: Sequence[Sequence[int]]
+    kind: str,
+    tokens: tuple[int, int],
+    words: Sequence[int],
+    answers: Sequence[Sequence[int]],
+    *,
+    first: str = "",
 ) -> tuple[tuple[str, int], ...]:
     """Pieces for the tokens ``[low, high)``, of which the answers are made.
 
     Args:
         words: tokens of prompts; each is a whole word.
+        first: the text with which the first answer begins, as far as its tokens are no words.
 
     Raises:
         Unsupported: an answer has a token without a piece.
@@ -124,7 +131,7 @@ def spelled(
         if token is not None:
             found[token] = _whole(kind, letter)
     taken = set(found.values())
-    texts = itertools.cycle(TEXTS)
+    texts = itertools.chain([first] if first else [], itertools.cycle(TEXTS))
     rng = np.random.default_rng(len(answers))
     for answer in answers:
         if others := [token for token in answer if not tokens[0] <= token < tokens[1]]:
@@ -156,8 +163,8 @@ def _whole(kind: str, text: str) -> str:
 def _cut(kind: str, text: str, rng: np.random.Generator) -> Iterator[str]:
     """The pieces of a text: of few bytes each, so that most characters have several."""
     if kind == PieceKind.BYTE_FALLBACK:
-        for char in text.replace(" ", SPACE):
-            if char in {SPACE, "\n"} or char.isascii() or rng.random() < 1 / 3:
+        for char in _CHARACTERS.findall(text.replace(" ", SPACE)):
+            if char[0] in {SPACE, "\n"} or char.isascii() or rng.random() < 1 / 3:
                 yield char if char != "\n" else single_bytes(kind)[ord(char)]
             else:
                 yield from (single_bytes(kind)[byte] for byte in char.encode())

@@ -26,6 +26,7 @@ from conformance.scenarios.build import (
     produced,
     queued,
     requests_of,
+    seeded,
     text_request,
     together,
 )
@@ -103,6 +104,7 @@ def prefixes(brief: Brief) -> list[Schedule]:
     caching = PrefixCaching()
     options = EngineOptions(prefix_caching=caching)
     first, *others = rows
+    turns = _turns(brief)
     return [
         one_by_one("one_by_one", rows, options),
         Schedule(
@@ -110,7 +112,12 @@ def prefixes(brief: Brief) -> list[Schedule]:
             (together(first), together(*others, when=gone(first.request_id))),
             options=options,
         ),
-        one_by_one("turns", _turns(brief), options),
+        one_by_one("turns", turns, options),
+        *(
+            [one_by_one("turns_with_seeds", [seeded(row) for row in turns], options)]
+            if brief.library == "mlx_lm"
+            else []
+        ),
     ]
 
 
@@ -120,7 +127,10 @@ _BEGIN, _PART = 300, 280
 
 
 def _turns(brief: Brief) -> list[Request]:
-    """A long conversation that goes on, is cut back to a part of its begin, and goes on again."""
+    """A long conversation that goes on, and goes on otherwise from the same answer.
+
+    It is cut back to a part of its begin, and goes on again.
+    """
     less = max(0, _BEGIN + 6 * ANSWER - (brief.longest or 4 * _BEGIN))
     begin = brief.prompt(_BEGIN - less, 0)
     low, high = brief.tokens
@@ -137,7 +147,8 @@ def _turns(brief: Brief) -> list[Request]:
     first = row("first", begin, 3)
     back = row("back", begin[: _PART - less], 5)
     again = row("again", begin, 6)
-    return [first, turn("second", first, 4), back, turn("back_second", back, 7), again]
+    ways = [turn("second", first, 4), turn("otherwise", first, 8)]
+    return [first, *ways, back, turn("back_second", back, 7), again]
 
 
 def joined(trace: Trace) -> bool:

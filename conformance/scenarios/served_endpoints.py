@@ -12,14 +12,22 @@ from typing import Any
 from msgspec.structs import replace
 
 from conformance.core.engine import Capability
-from conformance.core.engine_options import EngineOptions
+from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.schedule import Asked, Request, Schedule, Stage
 from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import FinishReason, Trace
-from conformance.scenarios.build import LONG, MEDIUM, SHORT, TWO, at_once, text_request
+from conformance.scenarios.build import (
+    LONG,
+    MEDIUM,
+    SHORT,
+    TWO,
+    at_once,
+    one_by_one,
+    text_request,
+)
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.served_clients import ANSWER
-from conformance.scenarios.served_traffic import new_token, plain_words
+from conformance.scenarios.served_traffic import last_allowed, new_token, plain_words
 
 _MESSAGES, _RESPONSES = "messages", "responses"
 
@@ -35,7 +43,18 @@ def _endpoints(brief: Brief) -> list[Schedule]:
         *(_ending(brief, name, _rows(brief, name)) for name in (_MESSAGES, _RESPONSES)),
         at_once("mixed", *mixed, options=EngineOptions(busy=True)),
         at_once("stop_sequences", *_stopped(brief), options=EngineOptions(busy=True)),
+        *([_kept(brief)] if Capability.PREFIX_CACHING in brief.capabilities else []),
     ]
+
+
+def _kept(brief: Brief) -> Schedule:
+    """The same prompt for each endpoint, streamed and in one piece, most of which is kept."""
+    rows = [
+        row for endpoint in (_MESSAGES, _RESPONSES) for row in _rows(brief, endpoint, endpoint)[:2]
+    ]
+    prompt = brief.prompt(4 * LONG, 80)
+    options = EngineOptions(prefix_caching=PrefixCaching())
+    return one_by_one("kept", [replace(row, prompt=prompt) for row in rows], options)
 
 
 def _rows(brief: Brief, endpoint: str, prefix: str = "r") -> list[Request]:
@@ -101,11 +120,18 @@ def _ending(brief: Brief, name: str, rows: list[Request]) -> Schedule:
 
 
 def _stopped(brief: Brief) -> Iterator[Request]:
-    """Answers that end by a stop sequence, or have one that never comes."""
+    """Answers that end by the earliest of two stop sequences, the later of which comes first.
+
+    Or at their limits; or have one that never comes.
+    """
     for at, row in enumerate(_rows(brief, _MESSAGES)[:4]):
-        tokens = brief.solo(row, EngineOptions()).tokens
-        stop = tokens[3:5] if at < 2 else (tokens[0], *tokens[-1:0:-1][:1], tokens[0])
-        yield replace(row, stop=(tuple(stop),))
+        tokens = tuple(brief.solo(row, EngineOptions()).tokens)
+        if at >= 2:
+            yield replace(row, stop=((tokens[0], *tokens[-1:0:-1][:1], tokens[0]),))
+            continue
+        given = replace(row, stop=(tokens[8:11], tokens[3:5]))
+        yield given
+        yield last_allowed(given, tokens)
 
 
 def _several(trace: Trace) -> bool:

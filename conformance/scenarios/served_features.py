@@ -20,6 +20,7 @@ from conformance.scenarios.build import (
     TWO,
     at_once,
     gone,
+    media_request,
     one_by_one,
     produced,
     text_request,
@@ -168,16 +169,20 @@ def schemas(brief: Brief) -> list[Schedule]:
 def models(brief: Brief) -> list[Schedule]:
     """The same prompt to the server's model, to another one, and to the first again."""
 
-    def row(name: str, other: int, count: int = _SHORT_ANSWER) -> Request:
-        asked = Asked(other=other) if other else None
+    def row(name: str, other: int, count: int = _SHORT_ANSWER, **fields: str) -> Request:
+        asked = Asked(other=other, fields=fields) if other or fields else None
         return text_request(brief, name, MEDIUM, max_tokens=count, asked=asked)
 
     rows = [row("own", 0), row("other", 1), row("own_again", 0), row("other_again", 1)]
+    if brief.library == "mlx_lm":  # whose requests may leave the model out
+        rows.append(row("unnamed", 0, model="default_model"))
     own, other = row("own", 0, _long(brief)), row("other", 1)
     schedules = [
         one_by_one("in_turn", rows, EngineOptions()),
         Schedule("while_one_answers", (together(own), together(other, when=produced("own", 3)))),
     ]
+    if "image" in brief.sizes:
+        schedules.append(one_by_one("pictures", _pictures(brief), EngineOptions()))
     if kinds := _OTHERS.get(brief.library):
         asked = Asked(family=next(name for name in kinds if name != brief.family))
         other = text_request(brief, "other", MEDIUM, max_tokens=_SHORT_ANSWER, asked=asked)
@@ -188,6 +193,20 @@ def models(brief: Brief) -> list[Schedule]:
         options = EngineOptions(counted=Capability.COUNTED in brief.capabilities)
         schedules.append(one_by_one("weighed", weighed, options))
     return schedules
+
+
+def _pictures(brief: Brief) -> list[Request]:
+    """The same picture, seen by both models in turn."""
+    return [
+        media_request(
+            brief,
+            name,
+            "image",
+            max_tokens=_SHORT_ANSWER,
+            asked=Asked(other=1) if name.startswith("other") else None,
+        )
+        for name in ("own", "other", "own_again", "other_again")
+    ]
 
 
 def _like(request: Request) -> Request:
@@ -218,6 +237,20 @@ def adapters(brief: Brief) -> list[Schedule]:
         *([one_by_one("default_model", default)] if brief.library == "mlx_lm" else []),
         # A server may give each row its adapter, or let them wait for each other.
         at_once("at_once", *mixed),
+        *(
+            [one_by_one("then_another_model", _then_another(brief))]
+            if Capability.MODELS in brief.capabilities
+            else []
+        ),
+    ]
+
+
+def _then_another(brief: Brief) -> list[Request]:
+    """Another model, without an adapter, is asked for after the own one with an adapter."""
+    asked = {"own": None, "adapted": Asked(adapter=1), "other": Asked(other=1)}
+    return [
+        text_request(brief, name, MEDIUM, max_tokens=_SHORT_ANSWER, asked=how)
+        for name, how in asked.items()
     ]
 
 

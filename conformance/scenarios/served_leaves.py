@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from conformance.core.engine import Capability
-from conformance.core.engine_options import EngineOptions
+from conformance.core.engine_options import EngineOptions, PrefixCaching
+from conformance.core.real_clients import Client
 from conformance.core.schedule import CYCLES, Asked, Removal, Request, Schedule, Trigger, Weigh
 from conformance.core.trace import Trace
 from conformance.scenarios.build import (
@@ -17,6 +20,7 @@ from conformance.scenarios.build import (
     produced,
     queued,
     requests_of,
+    seeded,
     text_request,
     together,
 )
@@ -30,6 +34,8 @@ LONG_PROMPT = 400
 _AT_THE_END = 6
 
 
+# Tokens of an answer that a client has when it leaves.
+_SAID = 8
 # The library whose server many cycles are sent to.
 _FAST = "mlx_lm"
 
@@ -62,10 +68,50 @@ def leaves(brief: Brief) -> list[Schedule]:
         ),
         _at_last_token(brief),
         _unread(brief),
+        # A client that does not read all that has come resets its connection when it closes it.
+        Schedule(
+            "reset",
+            (
+                together(replace(long, asked=Asked(client=Client.RAW))),
+                together(after, when=gone("long", removed=True)),
+            ),
+            (Removal(("long",), produced("long", 8)),),
+            options=slot,
+        ),
+        *(_with_seeds(brief, long) if brief.library == _FAST else []),
         *([_in_prefill(brief)] if Capability.CHUNKED in brief.capabilities else []),
         # That of mlx-vlm needs minutes, and goes on at wrong positions where the client of a longer
         # prompt leaves in prefill (rope-of-one-padded-row).
         *([_again(brief)] if brief.library == _FAST else []),
+    ]
+
+
+def _with_seeds(brief: Brief, long: Request) -> list[Schedule]:
+    """A request that waits until all rows have ended, one of whose clients left.
+
+    And a client that leaves while its request is served alone, whose prompt and begun answer
+    another one then continues.
+    """
+    rows = requests_of(brief, (LONG, MEDIUM), LASTING)
+    rows[1] = replace(rows[1], max_tokens=ANSWER)
+    after = text_request(brief, "next", MEDIUM, variant=1, max_tokens=ANSWER)
+    left = f"r{LONG}"
+    low, high = brief.tokens
+    said = brief.solo(long, EngineOptions()).tokens[:_SAID]
+    answer = tuple(token if low <= token < high else low + token % 7 for token in said)
+    goes_on = Request("next", long.prompt + answer + brief.prompt(SHORT, 4), ANSWER)
+    return [
+        Schedule(
+            "drained",
+            (together(*rows), together(seeded(after), when=gone(left, removed=True))),
+            (Removal((left,), produced(left, 3)),),
+        ),
+        Schedule(
+            "continued",
+            (together(seeded(long)), together(goes_on, when=gone("long", removed=True))),
+            (Removal(("long",), produced("long", _SAID)),),
+            options=EngineOptions(prefix_caching=PrefixCaching()),
+        ),
     ]
 
 
@@ -98,7 +144,7 @@ def _in_prefill(brief: Brief) -> Schedule:
             brief,
             name,
             LONG_PROMPT + more,
-            max_tokens=ANSWER,
+            max_tokens=ANSWER + more,
             asked=Asked(streamed=name != "whole"),
         )
         for name, more in lengths.items()

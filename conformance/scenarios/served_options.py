@@ -65,16 +65,19 @@ def _rows(brief: Brief) -> Schedule:
 
 
 def _defaults(brief: Brief) -> Schedule:
-    """Requests that leave out their limit and how they are sampled; one brings its own."""
+    """Requests that leave out their limit and how they are sampled; some bring their own."""
     sampler, most = None, 2 * ANSWER
-    own: dict[str, Any] = {}
+    own, sure = dict[str, Any](), dict[str, Any]()
     if brief.library == _SAMPLES and Capability.SAMPLERS in brief.capabilities:
         sampler = Sampler(RANDOM, {"temp": 4.0, "top_k": 3, "top_p": 0.6, "min_p": 0.2})
         one_left = {"temp": 1.5, "top_k": 1, "top_p": 1.0, "min_p": 0.0}
         own["sampler"] = Sampler("library", one_left)
+        sure["sampler"] = Sampler("library", {"temp": 0.0})
     lengths = (MEDIUM, LONG, SHORT, TWO, LONG + 1, SHORT + 1)
     rows = requests_of(brief, lengths, most, sampler=sampler)
     rows.append(text_request(brief, "own", MEDIUM, variant=1, max_tokens=ANSWER, **own))
+    # More than the server's own limit, and a temperature that says no less than another.
+    rows.append(text_request(brief, "sure", SHORT, variant=2, max_tokens=most + ANSWER, **sure))
     return at_once("defaults", *rows, options=EngineOptions(sampler=sampler, max_tokens=most))
 
 

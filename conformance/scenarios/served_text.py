@@ -32,6 +32,8 @@ _STOPPED = 2  # at least so many answers end by a stop string
 _DIFFERENT = 0.6  # of the tokens of an answer; a loop spells little
 _CUT = "�"
 _NEVER = "QQQ"
+_INDENTED = "\n    if"  # how indented code begins
+_INDENTS = "mlx_lm"  # the library whose server is asked for it
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def _texts(brief: Brief) -> list[Schedule]:
     schedules = []
     for kind in PieceKind:
         rows, options = _spelled(brief, kind, requests)
-        schedules.append(at_once(kind.value, *_limited(rows), options=options))
+        schedules.append(at_once(kind.value, *_limited(brief, rows), options=options))
         if kind is PieceKind.BYTE_LEVEL:
             schedules.append(at_once("stops", *_stopping(rows), options=options))
             ends = tuple((_end(row),) for row in rows[:2])
@@ -89,7 +91,8 @@ def _spelled(
 ) -> tuple[list[Spelled], EngineOptions]:
     low, _ = brief.tokens
     answers = [brief.solo(request, EngineOptions()).tokens for request in requests]
-    words = spelled(kind, brief.tokens, range(low, low + _WORDS), answers)
+    first = _INDENTED if brief.library == _INDENTS else ""
+    words = spelled(kind, brief.tokens, range(low, low + _WORDS), answers, first=first)
     bytes_by_token = {token: bytes_of(kind, [piece]) for piece, token in words}
     rows = [
         Spelled(request, tokens, tuple(bytes_by_token[token] for token in tokens))
@@ -98,8 +101,8 @@ def _spelled(
     return rows, EngineOptions(busy=True, words=words, pieces=kind)
 
 
-def _limited(rows: Sequence[Spelled]) -> Iterator[Request]:
-    """Limits that cut a character, streamed and in one piece; one answer in both ways.
+def _limited(brief: Brief, rows: Sequence[Spelled]) -> Iterator[Request]:
+    """Limits that cut a character, streamed and in one piece; one answer in every way.
 
     Some have a stop string that seems to begin within the answer, and does not come.
     """
@@ -109,8 +112,14 @@ def _limited(rows: Sequence[Spelled]) -> Iterator[Request]:
         fields = {"stop": [f"{_begun(row)}{_NEVER}"]} if at % 2 else {}
         asked = Asked(streamed=at % 3 != 1, fields=fields)
         yield replace(row.request, max_tokens=most, asked=asked)
-    last = rows[-1].request
-    yield replace(last, request_id="again", max_tokens=_LIMIT, asked=Asked(streamed=False))
+    ways = {"again": Asked(streamed=False)}
+    if Capability.COMPLETIONS in brief.capabilities:
+        ways["completion"] = Asked(chat=False)
+    if Capability.ENDPOINTS in brief.capabilities:
+        ways |= {name: Asked(endpoint=name) for name in ("messages", "responses")}
+    for name, asked in ways.items():
+        request = rows[0 if name == "completion" else -1].request
+        yield replace(request, request_id=name, max_tokens=_LIMIT, asked=asked)
 
 
 def _begun(row: Spelled) -> str:
@@ -136,6 +145,10 @@ def _stopping(rows: Sequence[Spelled]) -> Iterator[Request]:
         strings = [stop] if at == 0 else [_NEVER, stop, f"{stop}{_NEVER}"]
         asked = Asked(streamed=at % 3 != 1, fields={"stop": strings})
         yield replace(row.request, stop=(sequence,), asked=asked)
+        if at == 1:
+            # The same strings as one, which does not come.
+            asked = Asked(streamed=False, fields={"stop": ["".join(strings)]})
+            yield replace(row.request, request_id="joined", asked=asked)
     asked = Asked(fields={"stop": [_NEVER]})
     yield replace(rows[-1].request, asked=asked)
 

@@ -26,7 +26,9 @@ from conformance.scenarios.build import (
     TWO,
     at_once,
     gone,
+    one_by_one,
     produced,
+    seeded,
     text_request,
     together,
 )
@@ -41,6 +43,7 @@ _LENGTHS = (MEDIUM, LONG, SHORT, TWO, 2 * LONG)
 _LASTING = 3 * ANSWER
 # More tokens than a server decodes before it looks for new requests would make joins rare.
 _JOINS_AT = 2
+_SEEDS_ALONE = "mlx_lm"  # the library whose server answers requests with seeds one by one
 _AT_ONCE = 8  # clients; a server may reset the connections of more
 
 # By name. Those called the same but for their end are equal requests.
@@ -67,8 +70,11 @@ _SURE: dict[str, dict[str, float]] = {
     "surest": {"temp": 2.0, "top_p": 0.001},
     "as likely": {"temp": 2.0, "min_p": 1.0},
 }
+_LITTLE = 0.75  # nats of a bias
 _PENALTIES = {"repetition": 1.4, "presence": 1.5, "frequency": 0.9}
 _DEFAULT, _SHORT_HISTORY, _LONG_HISTORY = 20, 3, 128  # tokens that a penalty counts
+# Tokens of a prompt that are more than a first block of a history's storage, which has 256.
+_BLOCK = 300
 
 
 def _penalty(kind: str, size: int = _LONG_HISTORY) -> Processor:
@@ -78,9 +84,12 @@ def _penalty(kind: str, size: int = _LONG_HISTORY) -> Processor:
 
 
 def _schedules(brief: Brief) -> list[Schedule]:
+    ends = _ends(brief)
+    found = [_one_by_one(ends)] if brief.library == _SEEDS_ALONE else []
     return [
         _options(brief),
-        _ends(brief),
+        ends,
+        *found,
         _logprobs(brief),
         _own_logprobs(brief),
         _some_logprobs(brief),
@@ -117,12 +126,14 @@ def _greedy(brief: Brief) -> Iterator[Request]:
         "other": {},
         "biased": {"processors": (bias(brief, 1),)},
         "biased otherwise": {"processors": (bias(brief, 2),)},
+        "hardly biased": {"processors": (_hardly(bias(brief, 1)),)},
         "one word": {"processors": (only,)},
         **{
             f"{kind} of {size}": {"processors": (_penalty(kind, size),)}
             for kind in _PENALTIES
             for size in (_SHORT_HISTORY, _LONG_HISTORY)
         },
+        "penalised long": {"processors": (_penalty("repetition"),)},
         "all": {
             "processors": (
                 bias(brief, 3),
@@ -138,7 +149,15 @@ def _greedy(brief: Brief) -> Iterator[Request]:
         most = _LASTING if at == 0 else 1 if name == "other" else ANSWER - at % 5
         asked = Asked(streamed=at % 3 != 2)
         length = next(lengths)
+        if name == "penalised long":
+            length = min(_BLOCK, (brief.longest or 2 * _BLOCK) - 2 * ANSWER)
         yield text_request(brief, name, length, variant=at, max_tokens=most, asked=asked, **more)
+
+
+def _hardly(processor: Processor) -> Processor:
+    """The same, with less than a nat."""
+    biases = processor.args["logit_bias"]
+    return Processor("library", {"logit_bias": dict.fromkeys(biases, _LITTLE)})
 
 
 def _drawing(brief: Brief) -> Iterator[Request]:
@@ -160,6 +179,8 @@ def _drawing(brief: Brief) -> Iterator[Request]:
     for names in (*pairs, filters):
         name = "drawn with all" if names is filters else " and ".join(names)
         found[name] = _HOTTER | {key: v for name in names for key, v in _FILTERS[name].items()}
+    # A drawn token need not be the likeliest. No other library's server sends both in streams.
+    top = {"top_logprobs": 3} if brief.library == "mlx_vlm" else {}
     lengths = itertools.cycle(_LENGTHS)
     for at, (name, args) in enumerate(found.items()):
         equal = name[-1].isdigit()
@@ -171,8 +192,19 @@ def _drawing(brief: Brief) -> Iterator[Request]:
             max_tokens=ANSWER if name in processors else 2 * ANSWER,
             sampler=Sampler(RANDOM, args),
             processors=processors.get(name, ()),
-            asked=Asked(streamed=at % 3 != 2),
+            asked=Asked(streamed=at % 3 != 2, fields=top if at % 2 else {}),
         )
+
+
+def _one_by_one(schedule: Schedule) -> Schedule:
+    """The same requests with seeds, which the server answers one by one, by other code.
+
+    Those whose answers lack text by a known defect of both ways are left out.
+    """
+    rows = [seeded(row) for row in schedule.requests if not row.request_id.startswith(_OVERLAPS)]
+    return one_by_one(
+        f"{schedule.name}_one_by_one", rows, EngineOptions(stop=schedule.options.stop)
+    )
 
 
 def _ends(brief: Brief) -> Schedule:
@@ -211,12 +243,12 @@ def _ends(brief: Brief) -> Schedule:
         for row, stop, own in zip(rows, stops, tokens, strict=True)
     ]
     found = {row.request_id: (row, own) for row, own in zip(given, tokens, strict=True)}
-    given += [_last_allowed(*found[name]) for name in ("end", "first of three")]
+    given += [last_allowed(*found[name]) for name in ("end", "first of three")]
     given += [replace(row, stop=(*row.stop, *ends)) for row in _overlapping(brief, ends)]
     return at_once("ends", *given, options=EngineOptions(busy=True, stop=ends))
 
 
-def _last_allowed(row: Request, tokens: Sequence[int]) -> Request:
+def last_allowed(row: Request, tokens: Sequence[int]) -> Request:
     """The same request, whose answer's limit allows what ends it, and nothing more."""
     most = next(
         count
@@ -227,6 +259,7 @@ def _last_allowed(row: Request, tokens: Sequence[int]) -> Request:
 
 
 _PAIRS = 40  # of tokens, of which answers may consist
+_OVERLAPS = "overlapping"
 
 
 def _overlapping(brief: Brief, ends: Sequence[tuple[int, ...]]) -> Iterator[Request]:
@@ -240,11 +273,11 @@ def _overlapping(brief: Brief, ends: Sequence[tuple[int, ...]]) -> Iterator[Requ
         if any((token,) in ends for token in pair) or len({len(str(token)) for token in pair}) > 1:
             continue
         row = text_request(
-            brief, "overlapping", SHORT, max_tokens=ANSWER, processors=(plain_words(pair),)
+            brief, _OVERLAPS, SHORT, max_tokens=ANSWER, processors=(plain_words(pair),)
         )
         if stop := overlap(brief.solo(row, EngineOptions()).tokens):
             yield replace(row, stop=(stop,), asked=Asked())
-            name = "overlapping whole"
+            name = f"{_OVERLAPS} whole"
             yield replace(row, request_id=name, stop=(stop,), asked=Asked(streamed=False))
             return
 
@@ -295,7 +328,7 @@ def _logprobs(brief: Brief) -> Schedule:
             f"r{at}",
             length,
             variant=40 + at,
-            max_tokens=ANSWER // 2,
+            max_tokens=ANSWER // 2 + (0, 4, 1, 6)[at],
             asked=Asked(streamed=at % 2 == 0, fields={"top_logprobs": 2 + at}),
         )
         for at, length in enumerate((MEDIUM, LONG, SHORT, TWO))

@@ -187,14 +187,16 @@ class MlxVlmServer(ManagedEngine):
             asked.body.update(_thinking(request.budget, asked.endpoint))
         if request.media:
             content: list[dict[str, Any]] = []
+            others = self._exchanged(request)
+            prompt = [others.get(token, token) for token in request.prompt]
             end = 0
             for media in request.media:
                 if media.kind != "image":
                     raise Unsupported(f"no {media.kind} is sent to a server")
-                content += self._part(request.prompt[end : media.span[0]])
+                content += self._part(prompt[end : media.span[0]])
                 content.append({"type": "image_url", "image_url": {"url": _data_url(media)}})
                 end = media.span[1]
-            content += self._part(request.prompt[end:])
+            content += self._part(prompt[end:])
             asked.body["input"] = [{"role": "user", "content": content}]
         return asked
 
