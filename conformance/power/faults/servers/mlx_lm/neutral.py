@@ -21,7 +21,7 @@ _fault = partial(
 )
 
 
-@_fault("S90.seed-of-zero-ignored", kills=("served_samplers",))
+@_fault("S88.seed-of-zero-ignored", kills=("served_samplers",))
 def seed_of_zero_ignored(hits: Hits) -> Patch:
     """A seed of 0 counts as none."""
 
@@ -33,7 +33,7 @@ def seed_of_zero_ignored(hits: Hits) -> Patch:
     return before(server.ResponseGenerator, "_serve_single", serve)
 
 
-@_fault("S91.temperature-of-zero-overridden", kills=("served_options/defaults",))
+@_fault("S89.temperature-of-zero-overridden", kills=("served_options/defaults",))
 def temperature_of_zero_overridden(hits: Hits) -> Patch:
     """A temperature of 0 counts as none: the server's own is taken."""
 
@@ -45,7 +45,7 @@ def temperature_of_zero_overridden(hits: Hits) -> Patch:
     return before(server.APIHandler, "validate_model_parameters", validate)
 
 
-@_fault("S92.limit-capped-by-the-default", kills=("served_options/defaults",))
+@_fault("S90.limit-capped-by-the-default", kills=("served_options/defaults",))
 def limit_capped_by_the_default(hits: Hits) -> Patch:
     """No limit of a request is above that which counts where there is none."""
 
@@ -60,7 +60,7 @@ def limit_capped_by_the_default(hits: Hits) -> Patch:
 _BLOCK = 256  # tokens
 
 
-@_fault("S93.history-of-a-first-block", kills=("served_traffic/options",))
+@_fault("S91.history-of-a-first-block", kills=("served_traffic/options",))
 def history_of_a_first_block(hits: Hits) -> Patch:
     """Of a history that penalties count, all but its first block and its last token is lost."""
 
@@ -75,7 +75,7 @@ def history_of_a_first_block(hits: Hits) -> Patch:
     return wrap(TokenBuffer, "update_and_fetch", fetch)
 
 
-@_fault("S95.blank-of-a-text-stripped", kills=("served_text/byte_level",))
+@_fault("S92.blank-of-a-text-stripped", kills=("served_text/byte_level",))
 def blank_of_a_text_stripped(hits: Hits) -> Patch:
     """The text of a completion loses the blanks at its begin and end."""
 
@@ -87,7 +87,7 @@ def blank_of_a_text_stripped(hits: Hits) -> Patch:
     return before(server.APIHandler, "handle_text_completions", handle)
 
 
-@_fault("S96.reset-connection-decoded-on", kills=("served_leaves/reset",))
+@_fault("S93.reset-connection-decoded-on", kills=("served_leaves/reset",))
 def reset_connection_decoded_on(hits: Hits) -> Patch:
     """A row whose client resets its connection, and does not close it, is decoded to its limit."""
 
@@ -100,7 +100,7 @@ def reset_connection_decoded_on(hits: Hits) -> Patch:
     return wrap(server.GenerationContext, "stop", stop)
 
 
-@_fault("S97.default-is-the-last-loaded", kills=("served_models/in_turn",))
+@_fault("S94.default-is-the-last-loaded", kills=("served_models/in_turn",))
 def default_is_the_last_loaded(hits: Hits) -> Patch:
     """A request that names no model gets the one that was loaded last."""
 

@@ -19,7 +19,7 @@ _fault = partial(
 )
 
 
-@_fault("S98.kept-tokens-counted-twice", kills=("served_endpoints/kept",))
+@_fault("S95.kept-tokens-counted-twice", kills=("served_endpoints/kept",))
 def kept_tokens_counted_twice(hits: Hits) -> Patch:
     """The input_tokens of a message hold the kept tokens, which are counted besides."""
 
