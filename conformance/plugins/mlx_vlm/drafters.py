@@ -140,7 +140,8 @@ class DraftEditor:
         Nothing is claimed if one had another text, or had ended before: how many of its tokens
         were accepted is unknown, and the others may have got no more than it.
         """
-        going, ended = [], []
+        going: list[Given] = []
+        ended: list[Given] = []
         for name, (start, right) in self._foreseen.items():
             produced, hints = self._produced[name], self._hints[name]
             if hints is None or tuple(produced) != hints.right[: len(produced)]:

@@ -35,7 +35,7 @@ def test_all_right_tokens_are_accepted_or_as_many_as_the_row_with_the_fewest(goi
         (given((1, 3), (1, 2)), given((2, 3))),
     ],
 )
-def test_other_numbers_are_told_with_a_cause(going, ended):
+def test_other_numbers_do_not_hold_and_name_a_cause(going, ended):
     claim = all_accepted(going, ended)
     assert not claim.holds
     assert claim.said == ", ".join(str(row.tokens) for row in going)

@@ -188,7 +188,7 @@ def whole_drafts_count_as_none(hits: Hits) -> Patch:
 
     def walk(right: Right, drafts: mx.array, target: mx.array, budgets: list[int]) -> Any:
         accepted, tokens = right(drafts, target, budgets)
-        first = target[:, :1].tolist()
+        first: Any = target[:, :1].tolist()
         for row, count in enumerate(accepted):
             if count == drafts.shape[1]:
                 hits.hit()
