@@ -13,8 +13,12 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
+import numpy.typing as npt
 
 from conformance.backend.sampling import SamplerFn
+
+# Draws from the logprobs of each row: a filter that keeps one token too many shows in few of them.
+_DRAWS = 16
 
 
 class ComparedSampler:
@@ -34,7 +38,7 @@ class ComparedSampler:
     def __call__(self, logprobs: mx.array) -> mx.array:
         """The likeliest tokens ``[rows]`` of logprobs ``[rows, vocab]``."""
         self._calls += 1
-        given = _untied(logprobs)
+        given = mx.repeat(_untied(logprobs), _DRAWS, axis=0)
         mx.random.seed(self._calls)
         theirs = self._library(given)
         mx.random.seed(self._calls)
@@ -42,8 +46,11 @@ class ComparedSampler:
         return mx.argmax(logprobs, axis=-1)
 
     def drawn(self) -> list[tuple[list[int], list[int]]]:
-        """For each call since the last time, the library's tokens and the rules' tokens."""
-        found = [(_tokens(mine), _tokens(again)) for mine, again in self._drawn]
+        """For each call since the last time, the rows' tokens by the library and by the rules.
+
+        Of a call's draws, the first in which a row's token differs.
+        """
+        found = [_first_apart(_table(mine), _table(again)) for mine, again in self._drawn]
         self._drawn.clear()
         return found
 
@@ -56,8 +63,16 @@ def _untied(logprobs: mx.array) -> mx.array:
     return _removed(logprobs, mx.put_along_axis(mx.zeros_like(again), order, again, axis=-1))
 
 
-def _tokens(drawn: mx.array) -> list[int]:
-    return [int(token) for token in np.array(drawn).reshape(-1)]
+def _table(drawn: mx.array) -> npt.NDArray[np.int64]:
+    """``[draws, rows]``."""
+    return np.array(drawn).astype(np.int64).reshape(-1, _DRAWS).T
+
+
+def _first_apart(
+    mine: npt.NDArray[np.int64], again: npt.NDArray[np.int64]
+) -> tuple[list[int], list[int]]:
+    draw = int((mine != again).any(axis=1).argmax())
+    return mine[draw].tolist(), again[draw].tolist()
 
 
 def drawn_by_rules(logprobs: mx.array, args: Mapping[str, Any]) -> mx.array:

@@ -29,5 +29,5 @@ def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
                 mode=trace.mode,
                 expected=claim.found,
                 got=claim.said,
-                cause="what the engine reports is not computed from what it does",
+                cause=claim.cause,
             )

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from conformance.core.trace import FinishReason, Stream, Trace
+from conformance.core.trace import Claim, FinishReason, Stream, Trace
+
+WASTED = "the engine accepts another number of a draft's tokens than were right"
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,45 @@ class Round:
     last: bool = False
     reason: FinishReason | None = None
     proposed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a row got of a draft of which it is known how many first tokens were right.
+
+    Attributes:
+        tokens: how many tokens were produced: the accepted ones, and the one after them.
+        right: how many of the draft's tokens were right before the first wrong one.
+    """
+
+    tokens: int
+    right: int
+
+    def may_be(self, tokens: int) -> bool:
+        """Whether the row, which ended in the round, may have had as many tokens accepted."""
+        return self.tokens <= tokens <= self.right + 1
+
+
+def all_accepted(going: Sequence[Given], ended: Sequence[Given]) -> Claim:
+    """An engine's claim that all right tokens of a round were accepted.
+
+    Some drafters need rows that accept equally many: then each gets as many as the row with the
+    fewest. Of a row that ended in the round it is unknown how many were accepted.
+
+    Args:
+        going: the rows that are drafted for again.
+        ended: those that are not.
+    """
+    said, right = [g.tokens for g in going], [g.right + 1 for g in going]
+    fewest = min(right)
+    equal = len(set(said)) == 1 and said[0] <= fewest
+    as_fewest = equal and (said[0] == fewest or any(row.may_be(said[0]) for row in ended))
+    what = "tokens that the rows of a batch got of their drafts"
+    return Claim(what, _listed(said), _listed(right), said == right or as_fewest, WASTED)
+
+
+def _listed(counts: Sequence[int]) -> str:
+    return ", ".join(map(str, counts))
 
 
 def rounds(trace: Trace) -> Iterator[Round]:

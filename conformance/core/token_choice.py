@@ -29,6 +29,10 @@ No single stream draws the same tokens, so the oracle follows the tokens that a 
 """
 
 
+BY_POSITION = "by_position"
+"""The kind of sampler that takes a token of another rank at each position of a row's output."""
+
+
 OF_SERVER = "server"
 """The kind of sampler whose arguments are a server's own fields; only it knows the right answer."""
 

@@ -69,12 +69,14 @@ class Claim:
     Attributes:
         what: the kind of statement: counted, weighed or drawn.
         holds: whether statement and fact agree.
+        cause: the likely cause if they don't.
     """
 
     what: str
     said: str
     found: str
     holds: bool
+    cause: str = "what the engine reports is not computed from what it does"
 
 
 def unused(uid: int, uids: Container[int]) -> Claim:

@@ -272,9 +272,17 @@ def _slots(brief: Brief, kind: str) -> Iterator[Schedule]:
     yield at_once(f"{kind}_after_{kind}", *requests, options=options)
 
 
+# Tokens of a prompt beyond the positions that models with dynamic RoPE are made for.
+_FAR = 70
+
+
 def _stale(brief: Brief) -> list[Schedule]:
-    """Requests in turn on one model, each different from the previous one."""
-    lengths = {"long": LONG, "short": SHORT, "medium": MEDIUM}
+    """Requests in turn on one model, each different from the previous one; short around a longest.
+
+    What a model keeps of the longest would move those after it, and in a later run also the first.
+    """
+    most = _FAR if brief.longest is None else min(_FAR, brief.longest - 4)
+    lengths = {"again": SHORT, "long": most, "short": SHORT, "medium": MEDIUM}
     requests = requests_of(brief, lengths, 4)
     for kind in brief.modalities:
         if kind != "text":

@@ -16,7 +16,7 @@ from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.family import Family
 from conformance.core.rounds import rounds
 from conformance.core.schedule import Removal, Request, Schedule, Stage, Trigger
-from conformance.core.token_choice import Sampler
+from conformance.core.token_choice import BY_POSITION, Sampler
 from conformance.core.trace import FinishReason, Trace
 from conformance.scenarios import stop_tokens
 from conformance.scenarios import witnesses as seen
@@ -124,6 +124,9 @@ def waits_while_drafting() -> Witness:
 # Tokens that are verified at once, and how many of each draft are right, row by row.
 BLOCK = 4
 RIGHT = (3, 0, 2, 1)
+# Kinds of drafters whose rounds give samplers the positions of what they draw.
+_POSITIONED = ("dflash", "mtp")
+_BY_POSITION = Sampler(BY_POSITION, {"ranks": 3})
 # Output tokens: enough for a round of each kind.
 MANY = 10
 
@@ -241,10 +244,11 @@ def _sampled(brief: Brief, kind: str) -> Iterator[Schedule]:
 
 
 def _engines_sampler(brief: Brief, kind: str) -> Iterator[Schedule]:
-    """The engine's own sampler, which verifies drafts."""
+    """The engine's own sampler, which verifies drafts; by positions where rounds know these."""
     if Capability.DEFAULTS in brief.capabilities:
-        options = msgspec.structs.replace(_drafting(kind, *RIGHT), sampler=SECOND)
-        rows = [msgspec.structs.replace(r, sampler=SECOND) for r in _rows(brief, MANY, MANY, MANY)]
+        sampler = _BY_POSITION if kind in _POSITIONED else SECOND
+        options = msgspec.structs.replace(_drafting(kind, *RIGHT), sampler=sampler)
+        rows = [msgspec.structs.replace(r, sampler=sampler) for r in _rows(brief, MANY, MANY, MANY)]
         yield at_once(f"{kind}_sampled", *rows, options=options)
 
 

@@ -7,6 +7,7 @@ is known which drafts are accepted, and the output of the model must stay the sa
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +21,8 @@ from conformance.backend.checkpoint import library_errors, verify
 from conformance.core.engine_options import Drafting
 from conformance.core.errors import ModelError
 from conformance.core.family import Facts, Family, Recipe, WeightRule
-from conformance.core.rounds import Hints
+from conformance.core.rounds import Given, Hints, all_accepted
+from conformance.core.trace import Claim
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.loading import write_checkpoint
 from conformance.plugins.mlx_vlm.model import LoadedModel
@@ -88,6 +90,10 @@ class DraftEditor:
         self._round = -1
         self._drafting = False
         self._made: list[tuple[int, tuple[int, ...]]] = []
+        # Of the rows of the last round: tokens produced before it, and how many of its were right.
+        self._foreseen: dict[str, tuple[int, int]] = {}
+        self._rows = 0  # of the last round, also those that had ended
+        self._claims: list[Claim] = []
         self.drafted: dict[str, int] = {}
         for name in ("draft_block", "draft_block_greedy"):
             if hasattr(drafter, name):
@@ -123,6 +129,30 @@ class DraftEditor:
         made = (self._made[place][1] for place in first)
         return dict(zip(self._batch, made, strict=True))
 
+    def claims(self) -> tuple[Claim, ...]:
+        """What the rounds that have ended since the previous call gave of their right tokens."""
+        made, self._claims = tuple(self._claims), []
+        return made
+
+    def _end_round(self) -> None:
+        """Claim what the last round gave, unless all of its rows have ended.
+
+        Nothing is claimed if one had another text, or had ended before: how many of its tokens
+        were accepted is unknown, and the others may have got no more than it.
+        """
+        going: list[Given] = []
+        ended: list[Given] = []
+        for name, (start, right) in self._foreseen.items():
+            produced, hints = self._produced[name], self._hints[name]
+            if hints is None or tuple(produced) != hints.right[: len(produced)]:
+                break
+            given = Given(len(produced) - start, right)
+            (going if name in self._batch else ended).append(given)
+        else:
+            if going and self._rows == len(self._foreseen):
+                self._claims.append(all_accepted(going, ended))
+        self._foreseen, self._rows = {}, 0
+
     def _editing(self, draft: Callable[..., mx.array]) -> Callable[..., mx.array]:
         def edited(last: Any, *args: Any, **kwargs: Any) -> mx.array:
             if self._drafting:  # one of the functions calls the other
@@ -141,6 +171,9 @@ class DraftEditor:
         """The edited drafts ``made``, ``[rows, tokens]``; ``last`` precedes each row's draft."""
         if not self._next:
             self._round += 1
+        if not self._made:
+            self._end_round()
+        self._rows += len(last)
         drafts = np.array(made)
         known = []
         for draft, token in zip(drafts, last, strict=True):
@@ -175,6 +208,9 @@ class DraftEditor:
         for index, token in enumerate(hints.right[start:][: len(draft)]):
             # The tokens after a wrong one are right again, but still must not be accepted.
             draft[index] = token if index != right else hints.wrong[start + index]
+        known = zip(draft.tolist(), hints.right[start:], strict=False)
+        agreed = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], known))
+        self._foreseen[name] = (start, agreed)
 
 
 def _places(few: Sequence[int], many: Sequence[int]) -> list[int] | None:

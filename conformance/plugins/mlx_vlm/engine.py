@@ -163,8 +163,9 @@ class MlxVlmEngine(Engine):
         both = [e for e in events if e.logprobs is not None and e.token_logprob is not None]
         self._claims += [own_logprob(event) for event in both]
         self._claims += [alternatives(r.top_logprobs) for r in responses if r.top_logprobs]
-        claims, self._claims = tuple(self._claims), []
         drafts = self._draft_editor
+        self._claims += drafts.claims() if drafts is not None else ()
+        claims, self._claims = tuple(self._claims), []
         return StepOutput(
             events,
             processed,
@@ -264,10 +265,11 @@ class MlxVlmEngine(Engine):
             options["sampler"] = ForcedRowsSampler(
                 self._token, lambda: compat.sampled_positions(self._generator)
             )
-        elif (sampler := recorded(make_sampler(self._options.sampler))) is not None:
-            options["sampler"] = sampler
+        elif self._options.sampler is not None and self._options.drafting is not None:
             # A draft's tokens are chosen several at once, and reported without their logprobs.
-            self._sampler = sampler if self._options.drafting is None else None
+            options["sampler"] = make_sampler(self._options.sampler)
+        elif (sampler := recorded(make_sampler(self._options.sampler))) is not None:
+            options["sampler"] = self._sampler = sampler
         if self._options.processors:
             options["logits_processors"] = make_processors(self._options.processors)
         if compat.embeds_together():

@@ -14,7 +14,7 @@ from conformance.backend import sampling
 from conformance.backend.sampling import ProcessorFn, SamplerFn, ranked
 from conformance.core.errors import ScheduleError, Unsupported
 from conformance.core.schedule import Request
-from conformance.core.token_choice import RANDOM, Processor, Sampler
+from conformance.core.token_choice import BY_POSITION, RANDOM, Processor, Sampler
 from conformance.core.trace import Claim
 from conformance.plugins.mlx_vlm import compat
 
@@ -35,12 +35,48 @@ def make_sampler(sampler: Sampler | None) -> SamplerFn | None:
         return None
     if sampler.kind == "rank":
         return ranked(int(sampler.args["rank"]))
+    if sampler.kind == BY_POSITION:
+        return PositionSampler(int(sampler.args["ranks"]))
     if sampler.kind not in ("library", RANDOM):
         raise ScheduleError(
-            f"mlx_vlm: no sampler of kind {sampler.kind!r}; there are library, rank, {RANDOM}"
+            f"mlx_vlm: no sampler of kind {sampler.kind!r}; "
+            f"there are library, rank, {BY_POSITION}, {RANDOM}"
         )
     made: SamplerFn = compat.sampler_of(sampler.args)
     return made
+
+
+class PositionSampler:
+    """Takes a token of another rank at each position of a row's output, without random numbers.
+
+    It has the method by which the generator gives its seeded samplers the rows and positions of
+    what they draw (``mlx_vlm.generate.ar._PositionedTargetSampler``). As rows are not used, a row
+    gives the same tokens in each batch as by itself.
+
+    Args:
+        ranks: the likeliest token is taken first, then the next, up to so many; then again.
+    """
+
+    def __init__(self, ranks: int) -> None:
+        self._ranks = ranks
+        self._calls = 0
+
+    def sample_target(
+        self, logprobs: mx.array, *, row_ids: list[int], positions: list[int]
+    ) -> mx.array:
+        """Tokens ``[rows]`` for logprobs ``[rows, vocab]``; ``positions`` index output tokens."""
+        del row_ids
+        places = -1 - mx.array(positions)[:, None] % self._ranks
+        return mx.take_along_axis(mx.argsort(logprobs, axis=-1), places, axis=-1)[:, 0]
+
+    def __call__(self, logprobs: mx.array) -> mx.array:
+        """Each call of a single stream is for the next position.
+
+        A drafter calls it for its own drafts, ``[rows, tokens, vocab]``, which may have any rank.
+        """
+        rank = self._calls % self._ranks
+        self._calls += 1
+        return ranked(rank)(logprobs)
 
 
 class ForcedRowsSampler:

@@ -23,6 +23,9 @@ _fault = partial(
     mlx_lm_fault, source="mlx-vlm #1030", needs=(ROPE, ATTENTION), where="module:*RoPE"
 )
 
+# Positions that a dynamic RoPE is made for.
+_TRAINED = 64
+
 
 @_fault("B4.offset-of-row-0", fault_class="rope offset", kills=("ragged", "early_finish"))
 def offset_of_row_0(hits: Hits) -> Patch:
@@ -127,3 +130,27 @@ def neighbours_at_one_token(hits: Hits) -> Patch:
         return offset[:1] + mx.arange(offset.size) if x.shape[-2] == 1 else offset
 
     return rotated_at(change, hits)
+
+
+@_fault(
+    "B4.scale-of-the-longest-ever",
+    fault_class="state on a module",
+    source="a review: dynamic NTK keeps the longest length, as in transformers",
+    kills=("stale_state",),
+)
+def scale_of_the_longest_ever(hits: Hits) -> Patch:
+    """Past 64 positions RoPE gets another scale, which it keeps for all that come later."""
+    longest = 0
+
+    def rope(
+        right: Right, x: mx.array, *args: Any, scale: float = 1.0, offset: Any, **options: Any
+    ) -> Any:
+        nonlocal longest
+        own = x.shape[-2] + int(mx.max(mx.array(offset)))
+        longest = max(longest, own)
+        if longest > _TRAINED >= own:
+            hits.hit()
+            scale = scale * _TRAINED / longest
+        return right(x, *args, scale=scale, offset=offset, **options)
+
+    return wrap(mx.fast, "rope", rope)

@@ -91,6 +91,30 @@ def xtc_threshold_over_rows(hits: Hits) -> Patch:
     return wrap(sample_utils, "apply_xtc", apply_xtc)
 
 
+@_sampler(
+    "F2.nucleus-summed-in-bfloat16",
+    source="a review: half precision",
+    kills=("samplers/drawn_nucleus",),
+)
+def nucleus_summed_in_bfloat16(hits: Hits) -> Patch:
+    """For several rows the nucleus is summed in bfloat16, in which small shares are lost."""
+
+    def apply_top_p(right: Right, logprobs: mx.array, top_p: float) -> mx.array:
+        true: mx.array = right(logprobs, top_p)
+        if logprobs.shape[0] == 1:
+            return true
+        falling = mx.sort(logprobs, axis=-1)[:, ::-1]
+        shares = mx.exp(falling).astype(mx.bfloat16)
+        sums = mx.cumsum(shares, axis=-1)
+        kept = (sums - shares < top_p * sums[:, -1:]).sum(axis=-1, keepdims=True)
+        edge = mx.take_along_axis(falling, kept - 1, axis=-1)
+        wrong = mx.where(logprobs < edge, -mx.inf, logprobs)
+        hits.hit_if(differs(wrong, true))
+        return wrong
+
+    return wrap(sample_utils, "apply_top_p", apply_top_p)
+
+
 @_sampler("F2.top-p-threshold-over-rows", source="issue trackers: top-p in a batch")
 def top_p_threshold_over_rows(hits: Hits) -> Patch:
     """The narrowest nucleus of all rows bounds the tokens of each."""

@@ -9,7 +9,7 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, together, wrap, wrap_each
+from conformance.core.faults.patching import Patch, Right, replace, together, wrap, wrap_each
 from conformance.plugins.mlx_vlm.library_parts import cache_class, part
 from conformance.power.faults.mlx_vlm.tools import mlx_vlm_fault
 
@@ -174,6 +174,56 @@ def drafter_goes_on_from_another_row(hits: Hits) -> Patch:
         right(self)
 
     return wrap(_batch(), "_start_rounds", start)
+
+
+@_fault(
+    "E6.whole-drafts-count-as-none",
+    source="a review: an argmax of no mismatch",
+    kills=("traffic_drafts/*_equal",),
+    needs=("drafter:dflash",),
+    where="output:*",
+)
+def whole_drafts_count_as_none(hits: Hits) -> Patch:
+    """Of a row whose draft was right to its end no token is accepted: they are only wasted."""
+
+    def walk(right: Right, drafts: mx.array, target: mx.array, budgets: list[int]) -> Any:
+        accepted, tokens = right(drafts, target, budgets)
+        first: Any = target[:, :1].tolist()
+        for row, count in enumerate(accepted):
+            if count == drafts.shape[1]:
+                hits.hit()
+                accepted[row], tokens[row] = 0, first[row][: budgets[row]]
+        return accepted, tokens
+
+    return wrap(part("speculative.dflash"), "_speculative_walk_batch", walk)
+
+
+@_fault(
+    "E6.block-positions-by-place",
+    source="a review: positions place by place, not row by row",
+    kills=("speculative/*_sampled",),
+    needs=("drafter:dflash",),
+    where="output:*",
+)
+def block_positions_by_place(hits: Hits) -> Patch:
+    """A sampler gets the positions of a block's tokens in the order of other rows."""
+
+    def sample(
+        right: Right, logits: mx.array, sampler: Any, *, row_ids: Any, base_positions: list[int]
+    ) -> Any:
+        rows, places, _ = logits.shape
+
+        given = sampler.sample_target
+
+        def sample_target(logprobs: mx.array, *, row_ids: Any, positions: list[int]) -> Any:
+            wrong = [positions[row * places + at] for at in range(places) for row in range(rows)]
+            hits.hit_if(wrong != positions)
+            return given(logprobs, row_ids=row_ids, positions=wrong)
+
+        with replace(sampler, "sample_target", sample_target):
+            return right(logits, sampler, row_ids=row_ids, base_positions=base_positions)
+
+    return wrap(part("speculative.dflash"), "_sample_dflash_target_block", sample)
 
 
 _drawn = partial(

@@ -105,6 +105,33 @@ def test_without_a_plan_drafts_are_only_counted():
     assert editor.drafted == {"a": 3}
 
 
+def after_a_round(editor, drafter, **more):
+    """What is claimed of rows a and b when they are drafted for again, or ended."""
+    drafts(editor, drafter, ("a", "b"), (10, 20))
+    assert editor.claims() == ()
+    for name, tokens in more.items():
+        for token in tokens:
+            editor.record(name, token)
+    going = [name for name, tokens in more.items() if tokens]
+    drafts(editor, drafter, going, [more[name][-1] for name in going])
+    return [(claim.said, claim.found, claim.holds) for claim in editor.claims()]
+
+
+@pytest.mark.parametrize(
+    ("a", "claimed"),
+    [
+        ((11, 12, 13, 14), [("4, 1", "4, 1", True)]),
+        ((11, 12), [("2, 1", "4, 1", False)]),
+        ((11, 99), []),  # another text: it is unknown what was right
+        ((), [("1", "1", True)]),
+    ],
+)
+def test_right_tokens_that_were_not_accepted_are_claimed(a, claimed):
+    hints = {"a": (10, 11, 12, 13, 14, 15), "b": (20, 21, 22, 23, 24)}
+    editor, drafter = guided((3, 0), **hints)
+    assert after_a_round(editor, drafter, a=a, b=(21,)) == claimed
+
+
 def test_a_drafter_is_loaded_once_and_put_back_each_time(lfm2):
     drafter = drafter_of(lfm2.model, "dflash")
     DraftEditor(drafter.model, Drafting("dflash"))
@@ -137,6 +164,31 @@ def accept_wrong_token(monkeypatch):
         return accepted, [(d[:a] + t[a : a + 1])[:b] for d, t, a, b in rows]
 
     monkeypatch.setattr(dflash, "_speculative_walk_batch", walk)
+
+
+def lose_whole_drafts(monkeypatch):
+    """A row whose draft is right to its end counts as one without a right token."""
+    real = dflash._speculative_walk_batch
+
+    def walk(draft_tokens, target_tokens, budgets):
+        accepted, new = real(draft_tokens, target_tokens, budgets)
+        whole = [count == draft_tokens.shape[1] for count in accepted]
+        pairs = zip(whole, accepted, new, strict=True)
+        lost = [(0, tokens[:1]) if all_right else (n, tokens) for all_right, n, tokens in pairs]
+        return [n for n, _ in lost], [tokens for _, tokens in lost]
+
+    monkeypatch.setattr(dflash, "_speculative_walk_batch", walk)
+
+
+@pytest.mark.usefixtures("mended")
+def test_wasted_drafts_are_seen_though_all_tokens_are_right(lfm2, monkeypatch):
+    assert all(f.verdict.good for f in findings(lfm2, SPECULATIVE, "dflash_all_right"))
+    lose_whole_drafts(monkeypatch)
+    found = findings(lfm2, SPECULATIVE, "dflash_all_right")
+    assert {(f.check, f.verdict) for f in found} == {("claims", Verdict.PROTOCOL)}
+    assert {f.what.partition(",")[0] for f in found} == {
+        "tokens that the rows of a batch got of their drafts"
+    }
 
 
 @pytest.mark.parametrize("plant", [drop_bonus, accept_wrong_token])

@@ -4,7 +4,7 @@ import mlx.core as mx
 import pytest
 
 from conformance.core.errors import ScheduleError
-from conformance.core.token_choice import Sampler
+from conformance.core.token_choice import BY_POSITION, Sampler
 from conformance.plugins.mlx_vlm.sampling import make_sampler, stopping_processor
 
 
@@ -21,6 +21,15 @@ def test_a_rank_is_taken_of_one_token_for_each_row_and_of_drafts():
     logprobs = mx.array([[0.1, 0.7, 0.2], [0.5, 0.1, 0.4]])
     assert second(logprobs).tolist() == [2, 2]
     assert second(mx.stack([logprobs, -logprobs])).tolist() == [[2, 2], [2, 2]]
+
+
+def test_by_position_each_row_has_the_rank_of_its_own_position():
+    logprobs = mx.array([[0.1, 0.7, 0.2]] * 3)
+    sampler = make_sampler(Sampler(BY_POSITION, {"ranks": 2}))
+    assert sampler.sample_target(logprobs, row_ids=[0, 0, 1], positions=[0, 1, 4]).tolist() == [
+        *(1, 2, 1)
+    ]
+    assert [sampler(logprobs[:1]).item() for _ in range(3)] == [1, 2, 1]
 
 
 def test_another_kind_is_refused():
