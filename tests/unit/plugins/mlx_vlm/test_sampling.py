@@ -5,15 +5,29 @@ import pytest
 
 from conformance.core.errors import ScheduleError
 from conformance.core.token_choice import BY_POSITION, Sampler
-from conformance.plugins.mlx_vlm.sampling import make_sampler, stopping_processor
+from conformance.plugins.mlx_vlm.sampling import (
+    alternatives,
+    end_at,
+    make_sampler,
+    stopping_criteria,
+)
 
 
 @pytest.mark.parametrize(("stop_tokens", "ends"), [((), False), ((7,), True), ((1, 7), True)])
 def test_rows_end_with_the_stop_tokens_alone(stop_tokens, ends):
-    criteria = stopping_processor(set(stop_tokens)).tokenizer.stopping_criteria
-    criteria.add_eos_token_ids({3})
+    criteria = stopping_criteria()
+    end_at(criteria, stop_tokens)
     assert criteria(7) is ends
-    assert not criteria(3), "the tokenizer's own end no row"
+    assert not criteria(3)
+    end_at(criteria, (4,))
+    assert [token for token in range(9) if criteria(token)] == [4]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "holds"), [([(3, -0.5), (1, -2.0)], True), ([(1, -2.0), (3, -0.5)], False)]
+)
+def test_alternatives_begin_with_the_likeliest(pairs, holds):
+    assert alternatives(pairs).holds is holds
 
 
 def test_a_rank_is_taken_of_one_token_for_each_row_and_of_drafts():
