@@ -409,18 +409,6 @@ def picture_in_gray(hits: Hits) -> Patch:
     return _key_of_picture(key, hits)
 
 
-@_twin("F8.kept-between-two-pictures", fault_class="prefix cache")
-def kept_between_two_pictures(hits: Hits) -> Patch:
-    """What is kept of a prompt may end behind its first picture, before the others."""
-
-    def least(right: Right, tokens: Any, media: Any) -> int:
-        spans = part("apc").media_token_spans(tokens, media)
-        hits.hit_if(len(spans) > 1)
-        return min((end for _, end in spans), default=right(tokens, media))
-
-    return wrap(part("apc"), "media_safe_prefix_min", least)
-
-
 @_policy(
     "F3.last-block-alone-compared",
     source="a review: near twins",
@@ -431,8 +419,9 @@ def kept_between_two_pictures(hits: Hits) -> Patch:
 def last_block_alone_compared(hits: Hits) -> Patch:
     """Prompts that agree in a block are taken for the same up to there."""
 
-    def match(right: Right, tokens: Any, stored: Any, most: int, size: int, trimmable: bool) -> int:
-        found: int = right(tokens, stored, most, size, trimmable)
+    def match(right: Right, tokens: Any, stored: Any, most: int, *given: Any) -> int:
+        found: int = right(tokens, stored, most, *given)
+        size, trimmable = given
         ends = range(size, min(most, len(stored)) + 1, size) if trimmable else ()
         wrong = [end for end in ends if tokens[end - size : end] == stored[end - size : end]]
         hits.hit_if(max(wrong, default=0) > found)
