@@ -47,8 +47,6 @@ _OPTIONS = frozenset(
 )
 # Segments of one prompt, of a token each.
 _MANY = 35
-# Tokens that the first row has when others come, and those more that it has when they join.
-_MEETINGS, _BEFORE = (1, 3, 5), 2
 # A longer window, of a real checkpoint, would take thousands of steps; its tiny family has a short
 # one.
 LONGEST_WINDOW = 256
@@ -71,26 +69,7 @@ def _staggered(brief: Brief) -> list[Schedule]:
     ]
     if Capability.CHUNKED in brief.capabilities:
         schedules.append(Schedule("long_into_short_chunked", into_short, options=IN_PIECES))
-    return [*schedules, _lengths_meet(brief)]
-
-
-def _lengths_meet(brief: Brief) -> Schedule:
-    """Uneven pairs join an uneven pair when it is just longer, as long, just shorter than they are.
-
-    Equal lengths need no padding on either side, but rows keep the padding that they have.
-    """
-    first = _pair(brief, "first", SHORT)
-    arrivals = [together(*first)]
-    for count, more in zip(_MEETINGS, (-1, 0, 1), strict=True):
-        pair = _pair(brief, f"after{count}", SHORT + count + _BEFORE + more)
-        arrivals.append(together(*pair, when=produced(first[0].request_id, count)))
-    return Schedule("lengths_meet", tuple(arrivals))
-
-
-def _pair(brief: Brief, name: str, longest: int) -> list[Request]:
-    """Two rows that stay until all have joined; ends and removals would cut the padding."""
-    lengths = {name: longest, f"{name}_shorter": longest - 3}
-    return requests_of(brief, lengths, _MEETINGS[-1] + 3)
+    return schedules
 
 
 def _window(brief: Brief) -> list[Schedule]:

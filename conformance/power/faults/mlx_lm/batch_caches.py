@@ -257,7 +257,7 @@ def joining_row_attends_its_padding(hits: Hits) -> Patch:
     fault_class="mask ignored",
     source="a review: rows repeat",
     needs=(FULL,),
-    kills=("staggered/lengths_meet",),
+    kills=("traffic/lengths_meet",),
     where="cache:*:left_padding",
 )
 def lengths_meet(hits: Hits) -> Patch:

@@ -128,7 +128,7 @@ def padding_of_a_join_seen(hits: Hits) -> Patch:
     fault_class="mask ignored",
     source="a review: rows repeat",
     needs=("cache:KVCache",),
-    kills=("staggered/lengths_meet",),
+    kills=("traffic/lengths_meet",),
     where=_PADDING,
 )
 def lengths_meet(hits: Hits) -> Patch:

@@ -403,7 +403,7 @@ def picture_in_gray(hits: Hits) -> Patch:
     def key(right: Right, pixels: mx.array) -> int:
         if pixels.ndim != 4 or pixels.shape[1] != len(_LUMA):
             return int(right(pixels))
-        bright = sum(pixels[:, at] * part for at, part in enumerate(_LUMA))
+        bright = mx.sum(pixels * mx.array(_LUMA)[:, None, None], axis=1)
         return int(right(mx.round(bright * _SHADES)))
 
     return _key_of_picture(key, hits)
