@@ -14,7 +14,7 @@ from conformance.plugins.mlx_vlm.library_parts import cache_class, part
 from conformance.power.faults.mlx_vlm.tools import MEDIUM, QUANTIZABLE, ROTATING, mlx_vlm_fault
 from conformance.power.faults.shared_faults import ring_as_line
 
-# Parts of red, green and blue in a pixel's brightness; how many shades of it are told apart.
+# Parts of red, green and blue in the brightness of a pixel; shades of it that are kept apart.
 _LUMA, _SHADES = (0.299, 0.587, 0.114), 16
 _LETTERS = 64
 _block = partial(
