@@ -53,8 +53,8 @@ class Media(msgspec.Struct, frozen=True, omit_defaults=True):
         twin: it differs from the medium without this mark in its last pixel or sample alone.
         mirrored: it has the pixels or samples of the medium without this mark, the last first.
         tones: 1: an image of two values alone; 2: the same, with values that are 5% higher; 3: the
-            same as 1, with the other value in every second column; 4: in all other columns. 0: any
-            values.
+            same as 1, with the other value in every second column; 4: in all other columns; 5: the
+            brightness of 1 in gray. 0: any values.
     """
 
     kind: str

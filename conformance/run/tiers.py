@@ -58,7 +58,7 @@ OF_KINDS: Globs = {
     "stop_sequences": ("*",),
     "structured": ("*",),
     "threads": ("*",),
-    "traffic": ("few_slots",),
+    "traffic": ("few_slots", "lengths_meet"),
     "traffic_drafts": ("*",),
     "traffic_kept": ("*",),
     "traffic_leaves": ("*",),

@@ -25,6 +25,10 @@ from conformance.scenarios.scenario import Brief
 ONE, TWO, SHORT, MEDIUM, LONG = 1, 2, 5, 11, 23
 # Default output tokens of a request, and of a request that others join or leave.
 OUTPUT, LASTING = 5, 7
+# Names longer than what a hash takes in at once, and than a field of 255 letters.
+_ACCOUNT = "https://login.example.com/tenants/" + "0123456789abcdef" * 16 + "/users/"
+TENANTS = (_ACCOUNT + "ann", _ACCOUNT + "bob", _ACCOUNT + "Ann", _ACCOUNT[1:] + "ann")
+"""Tenants whose names differ at the end, in a capital or at the start alone."""
 # Tokens of a prefill piece, if prompts are cut. One size for all scenarios, so that the oracle's
 # stream for a prompt in these pieces is made once. Divides none of the lengths above.
 PIECE = 4

@@ -24,6 +24,7 @@ from conformance.scenarios.build import (
     MEDIUM,
     PIECE,
     SHORT,
+    TENANTS,
     begun_otherwise,
     gone,
     one_by_one,
@@ -200,18 +201,18 @@ def _files(brief: Brief) -> Iterator[Schedule]:
 
 
 def _tenants(brief: Brief) -> Schedule:
-    """The same prompt for three tenants and for none, then for each again."""
+    """The same prompt for tenants of short and long names and for none, then for each again."""
     prompt = brief.prompt(LONG)
     if brief.required:
         medium = Media(brief.required, brief.sizes[brief.required][0])
         prompt, media = brief.compose([medium, prompt])
     else:
         media = ()
-    names = ("", "a", "b", "A")
+    names = ("", "a", "b", "A", *TENANTS)
     asked = [
-        Request(f"{turn}_of_{name or 'none'}", prompt, FEW, media=media, tenant=name)
+        Request(f"{turn}_of_{number}", prompt, FEW, media=media, tenant=name)
         for turn in ("first", "again")
-        for name in names
+        for number, name in enumerate(names)
     ]
     return one_by_one("tenants", asked, EngineOptions(prefix_caching=_caching()))
 

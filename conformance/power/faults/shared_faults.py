@@ -57,6 +57,19 @@ def states_in_half_precision(owner: type, hits: Hits) -> Patch:
     return wrap(owner, "__setitem__", put)
 
 
+def padding_lost_where_lengths_meet(owner: type, hits: Hits) -> Patch:
+    """Rows that join as many columns as they have need no more padding, and lose their own."""
+
+    def extend(right: Right, self: Any, other: Any) -> None:
+        stored = self.keys is not None and other.keys is not None
+        if stored and self._idx == other._idx and other.left_padding.any().item():
+            hits.hit()
+            other.left_padding = mx.zeros_like(other.left_padding)
+        right(self, other)
+
+    return wrap(owner, "extend", extend)
+
+
 def no_processors_after(batch: type, none: Any, hits: Hits) -> Patch:
     """Once the last row with processors has left a batch, rows that join get ``none`` of theirs."""
 

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.schedule import Schedule, Stage
+from conformance.core.schedule import Request, Schedule, Stage
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
-from conformance.scenarios.build import PIECE
+from conformance.scenarios.build import PIECE, SHORT, produced, requests_of, together
 from conformance.scenarios.choices import Seeded
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.workloads.mixing import (
@@ -32,6 +32,8 @@ _LARGE = Scale(
 # All at once: more than a function takes into one batch.
 _WHOLE = replace(_LARGE, second=13, one_padded=False)
 _SEVERAL = 3  # steps
+# Tokens that the first row has when others come, and those more that it has when they join.
+_MEETINGS, _BEFORE = (1, 3, 5), 2
 _QUEUES = frozenset({Capability.SLOTS, Capability.LATE_JOIN})
 _LEAVES = _QUEUES | {Capability.CANCEL, Capability.STAGES}
 _DEFAULT_STOPS = frozenset({Capability.STOP, Capability.DEFAULTS})
@@ -41,7 +43,28 @@ def _traffic(brief: Brief) -> list[Schedule]:
     few = EngineOptions(prefill_step_size=PIECE, prefill_batch_size=2, completion_batch_size=4)
     large = _LARGE if Capability.LATE_JOIN in brief.capabilities else _WHOLE
     many = EngineOptions(prefill_batch_size=10, completion_batch_size=32)
-    return [_mixed(brief, "few_slots", 1, _SMALL, few), _mixed(brief, "many", 2, large, many)]
+    schedules = [_mixed(brief, "few_slots", 1, _SMALL, few), _mixed(brief, "many", 2, large, many)]
+    late = Capability.LATE_JOIN in brief.capabilities
+    return [*schedules, _lengths_meet(brief)] if late else schedules
+
+
+def _lengths_meet(brief: Brief) -> Schedule:
+    """Uneven pairs join an uneven pair when it is just longer, as long, just shorter than they are.
+
+    Equal lengths need no padding on either side, but rows keep the padding that they have.
+    """
+    first = _pair(brief, "first", SHORT)
+    arrivals = [together(*first)]
+    for count, more in zip(_MEETINGS, (-1, 0, 1), strict=True):
+        pair = _pair(brief, f"after{count}", SHORT + count + _BEFORE + more)
+        arrivals.append(together(*pair, when=produced(first[0].request_id, count)))
+    return Schedule("lengths_meet", tuple(arrivals))
+
+
+def _pair(brief: Brief, name: str, longest: int) -> list[Request]:
+    """Two rows that stay until all have joined; ends and removals would cut the padding."""
+    lengths = {name: longest, f"{name}_shorter": longest - 3}
+    return requests_of(brief, lengths, _MEETINGS[-1] + 3)
 
 
 def _mixed(brief: Brief, name: str, number: int, scale: Scale, options: EngineOptions) -> Schedule:

@@ -1,13 +1,15 @@
 """The workload ``traffic_media``: images, videos and sounds beside text, and near twins.
 
 Near twins are requests that a key could take for one: one text with several media, media that
-differ in the last pixel or in the order of all, tenants that differ in the last letter or in a
-capital.
+differ in the last pixel, in the order of all or in colour alone, two media in the other order or
+twice the same, texts that differ between two media, tenants whose long names differ in the last
+letters or in a capital.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from dataclasses import replace as replace_witness
 from typing import Any
 
@@ -19,7 +21,14 @@ from conformance.core.family import Family
 from conformance.core.schedule import Media, Request, Schedule, Stage
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
-from conformance.scenarios.build import gone, produced, together
+from conformance.scenarios.build import (
+    TENANTS,
+    begun_otherwise,
+    gone,
+    one_by_one,
+    produced,
+    together,
+)
 from conformance.scenarios.choices import Choices, Seeded
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.workloads.mixing import Dress, Scale, draw_rows, traffic
@@ -31,7 +40,8 @@ _TWINS, _SEVERAL = 4, 4
 _MIRRORED = 3
 # Prompts of fewer than 16 tokens are not kept whole: mlx_vlm/apc.py, exact_cache_min_tokens.
 _KEPT_TEXT = 16
-_TENANTS = ("tenant-a", "tenant-b", "Tenant-a")
+# Tokens between two media: enough that what is kept could end among them.
+_BETWEEN = 24
 # For all prompts, so that each that comes again finds its own.
 _ROOM = PrefixCaching(blocks=256, block_size=4, snapshots=64, interval=4)
 _KEPT = frozenset({Capability.PREFIX_CACHING, Capability.LATE_JOIN})
@@ -43,6 +53,7 @@ def _traffic_media(brief: Brief) -> list[Schedule]:
     # Where each prompt must hold a medium, no prefixes are kept: the same as in `prefix_caching`.
     if brief.capabilities >= _KEPT and not brief.required:
         schedules += [_kept(brief, kind) for kind in kinds]
+        schedules += [made for kind in kinds for made in _pairs(brief, kind)]
     return schedules
 
 
@@ -77,23 +88,31 @@ def _showing(brief: Brief, choices: Choices, kind: str) -> Dress:
             count = _SEVERAL if several > 1 and number > 3 else several
             media = [Media(kind, sizes[(number + i) % len(sizes)], i) for i in range(count)]
         variant = 0 if twins else number
-        return _of(brief, request, media, variant)
+        return _of(brief, request, media, _Text(variant))
 
     return dress
 
 
-def _of(
-    brief: Brief, request: Request, media: list[Media], variant: int, after: int = 4
-) -> Request:
-    """The request with a prompt of these media and a text, ``after`` tokens of it and more."""
-    before, after_media = brief.prompt(3, variant), brief.prompt(after + variant % 5, variant)
+@dataclass(frozen=True)
+class _Text:
+    """The text around media: its variant, tokens after them, and tokens between two, or one."""
+
+    variant: int
+    after: int = 4
+    between: tuple[int, ...] = ()
+
+
+def _of(brief: Brief, request: Request, media: list[Media], text: _Text) -> Request:
+    """The request with a prompt of these media and a text."""
+    before = brief.prompt(3, text.variant)
+    after = brief.prompt(text.after + text.variant % 5, text.variant)
     parts: list[tuple[int, ...] | Media] = [] if brief.required else [before]
     for place, medium in enumerate(media):
-        parts += [*([brief.prompt(1, place)] if place else []), medium]
+        parts += [*([text.between or brief.prompt(1, place)] if place else []), medium]
     if brief.media_last:
-        parts = [before + after_media, *parts[1:]]
+        parts = [before + after, *parts[1:]]
     else:
-        parts.append(after_media)
+        parts.append(after)
     prompt, placed = brief.compose(parts)
     return replace(request, prompt=prompt, media=placed)
 
@@ -102,11 +121,11 @@ def _kept(brief: Brief, kind: str) -> Schedule:
     """Near twins, one after the other and at once, where prefixes of prompts are kept."""
     options = EngineOptions(prefix_caching=_ROOM)
     size = brief.sizes[kind][0]
-    tenants = _TENANTS if Capability.TENANTS in brief.capabilities else ("",) * len(_TENANTS)
+    tenants = TENANTS if Capability.TENANTS in brief.capabilities else ("",) * len(TENANTS)
 
     def shows(name: str, limit: int, content: int = 0, tenant: int = 0, **marks: Any) -> Request:
         request = Request(name, (), limit, tenant=tenants[tenant])
-        return _of(brief, request, [Media(kind, size, content, **marks)], 3, after=_KEPT_TEXT)
+        return _of(brief, request, [Media(kind, size, content, **marks)], _Text(3, _KEPT_TEXT))
 
     first, lasting = shows("first", 2), shows("lasting", 12, 1, tenant=1)
     rows = [shows("twin", 4, twin=True), shows("other", 5, 2), shows("of_b", 3, tenant=1)]
@@ -119,19 +138,45 @@ def _kept(brief: Brief, kind: str) -> Schedule:
     return Schedule(f"{kind}_kept", tuple(arrivals), options=options)
 
 
+def _pairs(brief: Brief, kind: str) -> list[Schedule]:
+    """Each request before its near twin: images of equal brightness, and prompts of two media."""
+    size, asked = brief.sizes[kind][0], list[Request]()
+
+    def add(name: str, *media: Media, between: tuple[int, ...] = ()) -> None:
+        request, text = Request(name, (), 2), _Text(5, after=_KEPT_TEXT, between=between)
+        asked.append(_of(brief, request, list(media), text))
+
+    one, other = Media(kind, size, 4), Media(kind, size, 5)
+    if kind == "image":
+        add("coloured", replace(one, tones=1))
+        add("gray", replace(one, tones=5))
+    if kind not in brief.single:
+        add("in_order", one, other)
+        add("swapped", other, one)
+    if kind == "image" and kind not in brief.single:
+        add("one_twice", one, one)
+        add("other_twice", other, other)
+        text = brief.prompt(_BETWEEN, 6)
+        add("between", one, other, between=text)
+        others = begun_otherwise(brief, text[-1:], text[-1:])
+        add("between_others", one, other, between=text[:-1] + others)
+    options = EngineOptions(prefix_caching=_ROOM)
+    return [one_by_one(f"{kind}_pairs", asked, options)] if asked else []
+
+
 def _twins(trace: Trace) -> bool:
     """Several rows of one text decode at once, each with a medium of its own."""
     asked = {request.request_id: request for request in trace.schedule.requests}
     for step in trace.steps:
         media = defaultdict(set)
         for name in step.in_stage(Stage.DECODE):
-            media[_text(asked[name])].add(asked[name].media)
+            media[_of_text(asked[name])].add(asked[name].media)
         if max(map(len, media.values()), default=0) >= _TWINS - 1:
             return True
     return False
 
 
-def _text(request: Request) -> tuple[int, ...]:
+def _of_text(request: Request) -> tuple[int, ...]:
     """The prompt's tokens that are of no medium."""
     shown = [medium.span for medium in request.media]
     places = enumerate(request.prompt)

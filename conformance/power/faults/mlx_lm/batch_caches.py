@@ -11,6 +11,7 @@ import mlx.core as mx
 from mlx_lm.models import cache as caches
 from mlx_lm.models.cache import (
     ArraysCache,
+    BatchKVCache,
     BatchRotatingKVCache,
     CacheList,
 )
@@ -20,6 +21,7 @@ from conformance.core.faults.patching import Patch, Right, replace, together, wr
 from conformance.power.faults import shared_faults
 from conformance.power.faults.mlx_lm.tools import (
     ATTENTION,
+    FULL,
     KV_CACHES,
     RECURRENT,
     ROPE,
@@ -28,7 +30,12 @@ from conformance.power.faults.mlx_lm.tools import (
     generate,
     mlx_lm_fault,
 )
-from conformance.power.faults.shared_faults import RECURRENT_MODULE, differs, ring_as_line
+from conformance.power.faults.shared_faults import (
+    RECURRENT_MODULE,
+    differs,
+    padding_lost_where_lengths_meet,
+    ring_as_line,
+)
 
 _BATCH = generate.GenerationBatch
 _lengths = partial(mlx_lm_fault, fault_class="lengths lost", source="mlx-lm #1072")
@@ -243,6 +250,19 @@ def joining_row_attends_its_padding(hits: Hits) -> Patch:
         _unshifted(right, self, other, hits)
 
     return wrap_each(KV_CACHES, "extend", extend)
+
+
+@mlx_lm_fault(
+    "B18.padding-lost-where-lengths-meet",
+    fault_class="mask ignored",
+    source="a review: rows repeat",
+    needs=(FULL,),
+    kills=("traffic/lengths_meet",),
+    where="cache:*:left_padding",
+)
+def lengths_meet(hits: Hits) -> Patch:
+    """An uneven pair that joins just as many columns as it has is no longer padded."""
+    return padding_lost_where_lengths_meet(BatchKVCache, hits)
 
 
 _rotating = partial(

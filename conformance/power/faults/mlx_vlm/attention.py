@@ -17,6 +17,7 @@ from conformance.power.faults.shared_faults import (
     RECURRENT_MODULE,
     differs,
     masked_with,
+    padding_lost_where_lengths_meet,
 )
 
 _ENDLESS = 1 << 30
@@ -120,6 +121,19 @@ def _uncounted_join(kind: str, hits: Hits) -> Patch:
 def padding_of_a_join_seen(hits: Hits) -> Patch:
     """A short row that joins a long one attends to the zeros before its keys."""
     return _uncounted_join("BatchKVCache", hits)
+
+
+@_full(
+    "B18.padding-lost-where-lengths-meet",
+    fault_class="mask ignored",
+    source="a review: rows repeat",
+    needs=("cache:KVCache",),
+    kills=("traffic/lengths_meet",),
+    where=_PADDING,
+)
+def lengths_meet(hits: Hits) -> Patch:
+    """An uneven pair that joins just as many columns as it has is no longer padded."""
+    return padding_lost_where_lengths_meet(cache_class("BatchKVCache"), hits)
 
 
 @_mask(

@@ -14,6 +14,9 @@ from conformance.plugins.mlx_vlm.library_parts import cache_class, part
 from conformance.power.faults.mlx_vlm.tools import MEDIUM, QUANTIZABLE, ROTATING, mlx_vlm_fault
 from conformance.power.faults.shared_faults import ring_as_line
 
+# Parts of red, green and blue in the brightness of a pixel; shades of it that are kept apart.
+_LUMA, _SHADES = (0.299, 0.587, 0.114), 16
+_LETTERS = 64
 _block = partial(
     mlx_vlm_fault,
     fault_class="prefix cache",
@@ -345,6 +348,117 @@ def mirrored_picture_is_the_same(hits: Hits) -> Patch:
         return found
 
     return wrap(part("apc"), "_tensor_content_hash", key)
+
+
+_twin = partial(
+    _policy,
+    source="a review: near twins",
+    needs=("modality:image", "cache:ArraysCache|cache:RotatingKVCache"),
+    kills=("traffic_media/image_pairs",),
+)
+
+
+def _key_of_picture(wrong_of: Callable[[Right, mx.array], int], hits: Hits) -> Patch:
+    """Pictures have the key ``wrong_of(right, pixels)``; an effect where two have the same one."""
+    known: dict[int, int] = {}
+
+    def key(right: Right, pixel_values: Any = None, image_ref: Any = None) -> int:
+        true: int = right(pixel_values, image_ref)
+        if not isinstance(pixel_values, mx.array):
+            return true
+        found = wrong_of(right, pixel_values)
+        hits.hit_if(known.setdefault(found, true) != true)
+        return found
+
+    return wrap(part("apc"), "hash_image_payload", key)
+
+
+@_twin("F8.pictures-in-any-order")
+def pictures_in_any_order(hits: Hits) -> Patch:
+    """Keys of several pictures are added up: in another order they have the same."""
+
+    def key(right: Right, pixels: mx.array) -> int:
+        return sum(right(picture) for picture in pixels)
+
+    return _key_of_picture(key, hits)
+
+
+@_twin("F8.two-equal-pictures-cancel-out")
+def two_equal_pictures_cancel_out(hits: Hits) -> Patch:
+    """Keys of several pictures are folded by exclusive or: two equal ones have that of none."""
+
+    def key(right: Right, pixels: mx.array) -> int:
+        found = 0
+        for number, picture in enumerate(pixels):
+            found ^= right(picture) if number < 2 else number
+        return found
+
+    return _key_of_picture(key, hits)
+
+
+@_twin("F8.picture-in-gray")
+def picture_in_gray(hits: Hits) -> Patch:
+    """The key of a picture is made of its brightness: other colours are the same picture."""
+
+    def key(right: Right, pixels: mx.array) -> int:
+        if pixels.ndim != 4 or pixels.shape[1] != len(_LUMA):
+            return int(right(pixels))
+        bright = mx.sum(pixels * mx.array(_LUMA)[:, None, None], axis=1)
+        return int(right(mx.round(bright * _SHADES)))
+
+    return _key_of_picture(key, hits)
+
+
+@_policy(
+    "F3.last-block-alone-compared",
+    source="a review: near twins",
+    # What was restored into a batch is kept as plain keys and values, which can be cut.
+    needs=("cache:ChunkedKVCache",),
+    kills=("traffic_kept/busy",),
+)
+def last_block_alone_compared(hits: Hits) -> Patch:
+    """Prompts that agree in a block are taken for the same up to there."""
+
+    def match(right: Right, tokens: Any, stored: Any, most: int, *given: Any) -> int:
+        found: int = right(tokens, stored, most, *given)
+        size, trimmable = given
+        ends = range(size, min(most, len(stored)) + 1, size) if trimmable else ()
+        wrong = [end for end in ends if tokens[end - size : end] == stored[end - size : end]]
+        hits.hit_if(max(wrong, default=0) > found)
+        return max(found, *wrong, 0)
+
+    return wrap(part("apc"), "_checkpoint_match_len", match)
+
+
+@_of_blocks("F5.end-of-a-kept-buffer", kills=("prefix_store/files_alone",))
+def end_of_a_kept_buffer(hits: Hits) -> Patch:
+    """Of a kept cache with room for more the last places are taken."""
+
+    def make(right: Right, picks: Any, *args: Any, **options: Any) -> Any:
+        return right([pick and _at_end(pick, hits) for pick in picks], *args, **options)
+
+    return wrap(part("apc"), "make_warm_batch_kv_cache_multi", make)
+
+
+def _at_end(pick: dict[str, Any], hits: Hits) -> dict[str, Any]:
+    """The pick with the last places of its kept cache in front."""
+    for cache in pick.get("warm_cache") or ():
+        room = cache.keys.shape[2] - pick["prefix_len"]
+        hits.hit_if(room)
+        cache.keys, cache.values = (mx.roll(s, -room, 2) for s in (cache.keys, cache.values))
+    return pick
+
+
+@_policy("F3.tenants-of-64-letters", source="a review: near twins", kills=("prefix_store/tenants",))
+def tenants_of_64_letters(hits: Hits) -> Patch:
+    """Tenants whose long names begin alike are served what the others asked for."""
+
+    def key(right: Right, tenant: Any, payload_hash: int = 0) -> int:
+        hits.hit_if(tenant and len(tenant) > _LETTERS)
+        found: int = right(tenant and tenant[:_LETTERS], payload_hash)
+        return found
+
+    return wrap(part("apc"), "tenant_scoped_hash", key)
 
 
 @_policy("F3.tenants-without-capitals", kills=("prefix_store/tenants",))
