@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import struct
 import threading
 import time
 
@@ -75,6 +76,26 @@ class CutsAtOnce(Proxy):
 
     def down(self, seen, data):
         return None
+
+
+class Resets(Proxy):
+    """The first question's connection is reset before anything came back; ``always``: each is."""
+
+    always = False
+
+    def carry(self, client):
+        asks = client.recv(4, socket.MSG_PEEK) == b"POST"
+        if not asks or (self.spoiled and not self.always):
+            super().carry(client)
+            return
+        self.spoiled += 1
+        client.recv(65536)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+
+
+class AlwaysResets(Resets):
+    always = True
 
 
 class Garbles(Proxy):

@@ -161,8 +161,18 @@ class Asking:
                 await task
         return pieces
 
-    async def _follow(self, question: Question, put: Callable[[Came], Any] | None = None) -> None:
-        """Send the question and put its events into the queue."""
+    async def _follow(
+        self,
+        question: Question,
+        put: Callable[[Came], Any] | None = None,
+        *,
+        again: bool = False,
+    ) -> None:
+        """Send the question and put its events into the queue.
+
+        ``again``: its connection was reset before anything came. A busy machine does that to
+        clients for whom a server's queue of connections has no room, and they ask again.
+        """
         put = put or self.came.put
         openai_chat = question.client is Client.OPENAI and not question.endpoint
         answer = Answer(
@@ -187,6 +197,9 @@ class Asking:
         except endpoints.StreamError as raised:
             error, on_its_way = f"an error in the stream: {raised}", True
         except (openai.OpenAIError, httpx2.HTTPError) as raised:
+            if not (again or answer.text) and isinstance(raised.__cause__, httpx2.ReadError):
+                await self._follow(question, put, again=True)
+                return
             error = described(raised)
             on_its_way = not isinstance(raised, openai.APIStatusError)
         except ClientFailedError as raised:

@@ -11,7 +11,7 @@ from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Request, Schedule, Stage
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
-from conformance.scenarios.build import PIECE, SHORT, produced, requests_of, together
+from conformance.scenarios.build import PIECE, SHORT, produced, text_request, together
 from conformance.scenarios.choices import Seeded
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.workloads.mixing import (
@@ -53,18 +53,21 @@ def _lengths_meet(brief: Brief) -> Schedule:
 
     Equal lengths need no padding on either side, but rows keep the padding that they have.
     """
-    first = _pair(brief, "first", SHORT)
+    first = _pair(brief, "first", SHORT, 0)
     arrivals = [together(*first)]
-    for count, more in zip(_MEETINGS, (-1, 0, 1), strict=True):
-        pair = _pair(brief, f"after{count}", SHORT + count + _BEFORE + more)
+    for number, (count, more) in enumerate(zip(_MEETINGS, (-1, 0, 1), strict=True), start=1):
+        pair = _pair(brief, f"after{count}", SHORT + count + _BEFORE + more, number)
         arrivals.append(together(*pair, when=produced(first[0].request_id, count)))
     return Schedule("lengths_meet", tuple(arrivals))
 
 
-def _pair(brief: Brief, name: str, longest: int) -> list[Request]:
+def _pair(brief: Brief, name: str, longest: int, number: int) -> list[Request]:
     """Two rows that stay until all have joined; ends and removals would cut the padding."""
     lengths = {name: longest, f"{name}_shorter": longest - 3}
-    return requests_of(brief, lengths, _MEETINGS[-1] + 3)
+    return [
+        text_request(brief, each, length, variant=number, max_tokens=_MEETINGS[-1] + 3)
+        for each, length in lengths.items()
+    ]
 
 
 def _mixed(brief: Brief, name: str, number: int, scale: Scale, options: EngineOptions) -> Schedule:

@@ -111,7 +111,7 @@ def _ended_together(brief: Brief) -> Schedule:
     two = replace(two, budget=Budget(1, (first, last)), processors=penalties(brief, 3)[0])
     again = replace(again, budget=Budget(3, (last,)))
     tokens = brief.solo(again, options).tokens
-    closed = tokens.index(last) + 1
+    closed = tokens.index(last) + 1 if last in tokens else 0
     opened = next((t for t in tokens[closed:-3] if t not in tokens[:closed]), None)
     again = replace(again, budget=Budget(3, (last,), opened))
     leave = (Removal(("leaves",), in_prefill("leaves", PIECE)),)

@@ -62,15 +62,17 @@ def test_the_digest_sees_an_insert_and_a_step_and_nothing_in_between(generator):
 
 
 def test_no_stop_sequences_are_no_argument():
-    assert compat.stop_argument([(), ()]) == {}
+    assert compat.stop_argument([(), ()], {}) == {}
 
 
 def test_stop_sequences_are_the_librarys_own_objects():
-    (one, two) = compat.stop_argument([((1, 2),), ()])["stop_sequences"]
+    kept = {}
+    (one, two) = compat.stop_argument([((1, 2),), ()], kept)["stop_sequences"]
     assert type(one).__name__ == type(two).__name__ == "StopSequences"
+    assert compat.stop_argument([((1, 2),)], kept)["stop_sequences"] == [one], "equal ones share it"
 
 
 def test_a_release_without_stop_sequences_says_so(monkeypatch):
     monkeypatch.setattr(BatchGenerator, "insert", lambda self, prompts: None)
     with pytest.raises(Unsupported, match="does not support stop sequences of a request"):
-        compat.stop_argument([((1,),)])
+        compat.stop_argument([((1,),)], {})

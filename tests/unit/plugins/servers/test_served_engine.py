@@ -9,8 +9,7 @@ from miniatures import proxy, served
 from miniatures.served import Served
 
 from conformance.core import named_server
-from conformance.core.errors import NotOffered
-from conformance.core.excused import excused
+from conformance.core.errors import ModelError, NotOffered
 from conformance.core.phases import Phases
 from conformance.core.real_clients import Client
 from conformance.core.verdict import Verdict
@@ -105,7 +104,7 @@ def test_a_field_that_is_not_offered_leaves_the_rest_to_be_judged(kind):
     found = outcome(kind, "served_alone")
     verdicts = {schedule.name: schedule.verdict for schedule in found.schedules}
     assert verdicts == {"alone": Verdict.EXACT, "fields": Verdict.UNSUPPORTED}
-    assert excused(found.verdict, found.findings)
+    assert found.verdict is Verdict.EXACT, "judged by what is offered"
 
 
 @pytest.mark.parametrize("name", ["served_together", "served_stops", "served_systems"])
@@ -121,7 +120,7 @@ def test_a_small_right_server_is_exact(kind, name):
 
 def test_answers_that_end_early_are_no_failure():
     found = outcome(served.EndsSoon, "served_leaves")
-    assert excused(found.verdict, found.findings), found.findings
+    assert found.verdict is Verdict.EXACT, found.findings
     assert any("ends by itself after 5 tokens" in f.what for f in found.findings)
 
 
@@ -254,6 +253,13 @@ def test_a_spoiled_answer_is_asked_for_again(between, said):
     assert any(said in text for text in texts), texts
     assert any(WAY in text for text in texts), texts
     assert not any("output token" in text for text in texts), texts
+
+
+def test_a_connection_that_is_reset_once_is_made_again():
+    found, spoiled = outcome_between(proxy.Resets)
+    assert (found.verdict, spoiled) == (Verdict.EXACT, 1), found.findings
+    with pytest.raises(ModelError, match="ReadError"):
+        outcome_between(proxy.AlwaysResets)
 
 
 def test_a_way_that_passes_nothing_on_is_a_hang_of_an_open_port():
