@@ -43,7 +43,15 @@ def test_the_schedule_can_be_named(tmp_path):
 
 def test_how_often_it_is_right(tmp_path):
     target = tmp_path / "hits.jsonl"
-    arguments = ["explain", "--faults", "mlx_lm/B4.offset*", "--family", "llama", "--dtype", "bfloat16"]
+    arguments = [
+        "explain",
+        "--faults",
+        "mlx_lm/B4.offset*",
+        "--family",
+        "llama",
+        "--dtype",
+        "bfloat16",
+    ]
     done = CliRunner().invoke(group, [*arguments, "--json", str(target)])
     assert done.exit_code == 0, done.output
     assert "mlx_lm in bfloat16: 1 defects, 1 of them have a place" in done.output
