@@ -79,23 +79,34 @@ class CutsAtOnce(Proxy):
 
 
 class Resets(Proxy):
-    """The first question's connection is reset before anything came back; ``always``: each is."""
+    """The first connection beside another question's is reset before anything came back."""
 
-    always = False
+    most = 1
+
+    def __init__(self, url):
+        super().__init__(url)
+        self.lock, self.open = threading.Lock(), 0
 
     def carry(self, client):
-        asks = client.recv(4, socket.MSG_PEEK) == b"POST"
-        if not asks or (self.spoiled and not self.always):
+        if client.recv(4, socket.MSG_PEEK) != b"POST":
             super().carry(client)
             return
-        self.spoiled += 1
-        client.recv(65536)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        client.close()
+        with self.lock:
+            resets = self.open > 0 and self.spoiled < self.most
+            self.spoiled += resets
+            self.open += not resets
+        if resets:
+            client.recv(65536)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+            return
+        super().carry(client)
+        with self.lock:
+            self.open -= 1
 
 
-class AlwaysResets(Resets):
-    always = True
+class ResetsThree(Resets):
+    most = 3
 
 
 class Garbles(Proxy):

@@ -34,6 +34,9 @@ _EVENTS = "text/event-stream"
 _SMALL = (socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # bytes of the receive buffer
 _OK = 200
 _LONGEST = 300  # characters of a server's error message
+# A busy machine resets connections for which a server's queue has no room, and clients ask again.
+# A server that resets more than so many in a run of a schedule is at fault.
+_RESETS = 2
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ class Asking:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         # By request; counted only in the loop's thread, so in order of arrival.
         self._pieces: Counter[str] = Counter()
+        self._resets = 0
         self._client = self._run(self._make())
 
     def send(self, question: Question) -> None:
@@ -170,8 +174,7 @@ class Asking:
     ) -> None:
         """Send the question and put its events into the queue.
 
-        ``again``: its connection was reset before anything came. A busy machine does that to
-        clients for whom a server's queue of connections has no room, and they ask again.
+        ``again``: its connection was reset before an answer began.
         """
         put = put or self.came.put
         openai_chat = question.client is Client.OPENAI and not question.endpoint
@@ -197,7 +200,8 @@ class Asking:
         except endpoints.StreamError as raised:
             error, on_its_way = f"an error in the stream: {raised}", True
         except (openai.OpenAIError, httpx2.HTTPError) as raised:
-            if not (again or answer.text) and isinstance(raised.__cause__, httpx2.ReadError):
+            if not again and self._resets < _RESETS and _reset(raised):
+                self._resets += 1
                 await self._follow(question, put, again=True)
                 return
             error = described(raised)
@@ -307,6 +311,12 @@ class Asking:
         if question.chat:
             answer.add_parts(choice.message)
         answer.add(choice, choice.message.content if question.chat else choice.text)
+
+
+def _reset(error: Exception) -> bool:
+    """Whether the connection was reset before an answer began, which is what the client wraps."""
+    begins = isinstance(error, openai.APIConnectionError)
+    return begins and isinstance(error.__cause__, httpx2.ReadError)
 
 
 def described(error: Exception) -> str:

@@ -51,10 +51,8 @@ def _mixed(brief: Brief, name: str, number: int, options: EngineOptions) -> Sche
 
 
 def _budgeted(brief: Brief) -> Schedule:
-    choices, options = (
-        Seeded(brief.seed, 5),
-        EngineOptions(completion_batch_size=5, prefill_batch_size=_UNBUDGETED),
-    )
+    choices = Seeded(brief.seed, 5)
+    options = EngineOptions(completion_batch_size=5, prefill_batch_size=_UNBUDGETED)
     rows = draw_rows(brief, choices, _BUDGETED)
     dresses = (_choosing(brief, choices, options), _thinking(brief, choices, options))
     return traffic(brief, choices, _BUDGETED, rows, *dresses, name="budgets", options=options)
