@@ -255,7 +255,7 @@ def test_a_spoiled_answer_is_asked_for_again(between, said):
     assert not any("output token" in text for text in texts), texts
 
 
-def test_a_connection_that_is_reset_once_is_made_again_and_more_are_told():
+def test_a_connection_that_is_reset_once_is_made_again_and_more_are_found():
     found, spoiled = outcome_between(proxy.Resets)
     assert (found.verdict, spoiled) == (Verdict.EXACT, 1), found.findings
     found, _ = outcome_between(proxy.ResetsThree)
