@@ -82,6 +82,8 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
         tools: offer a tool.
         unread: the client asks for pieces but reads none until it disconnects.
         client: the client that sends it.
+        follows: the request whose response it goes on from, which the server is to remember; it
+            sends only what is new of its prompt. Empty: others go on from it.
         fields: other fields of the API, sent unchanged.
     """
 
@@ -97,6 +99,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     tools: bool = False
     unread: bool = False
     client: Client = Client.OPENAI
+    follows: str | None = None
     fields: dict[str, Any] = {}
 
 

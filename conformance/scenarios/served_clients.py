@@ -20,6 +20,7 @@ from conformance.scenarios.build import (
     LONG,
     MEDIUM,
     SHORT,
+    TENANTS,
     TWO,
     gone,
     one_by_one,
@@ -118,6 +119,20 @@ def prefixes(brief: Brief) -> list[Schedule]:
             if brief.library == "mlx_lm"
             else []
         ),
+        *(
+            [one_by_one("tenants", _of_tenants(brief), options)]
+            if Capability.TENANTS in brief.capabilities
+            else []
+        ),
+    ]
+
+
+def _of_tenants(brief: Brief) -> list[Request]:
+    """The same prompt for tenants of long names that are much alike, and for the first again."""
+    prompt, (first, *others) = brief.prompt(LONG, 9), TENANTS
+    return [
+        Request(f"r{at}", prompt, ANSWER // 3, tenant=tenant, asked=Asked(streamed=at % 2 == 0))
+        for at, tenant in enumerate((first, *others, first))
     ]
 
 

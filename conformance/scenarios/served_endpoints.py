@@ -43,6 +43,7 @@ def _endpoints(brief: Brief) -> list[Schedule]:
         *(_ending(brief, name, _rows(brief, name)) for name in (_MESSAGES, _RESPONSES)),
         at_once("mixed", *mixed, options=EngineOptions(busy=True)),
         at_once("stop_sequences", *_stopped(brief), options=EngineOptions(busy=True)),
+        one_by_one("chained", list(_chained(brief)), EngineOptions()),
         *([_kept(brief)] if Capability.PREFIX_CACHING in brief.capabilities else []),
     ]
 
@@ -55,6 +56,24 @@ def _kept(brief: Brief) -> Schedule:
     prompt = brief.prompt(4 * LONG, 80)
     options = EngineOptions(prefix_caching=PrefixCaching())
     return one_by_one("kept", [replace(row, prompt=prompt) for row in rows], options)
+
+
+def _chained(brief: Brief) -> Iterator[Request]:
+    """Responses that go on from earlier ones, of which the server knows prompts and answers.
+
+    The third goes on from the second, and the last one otherwise from the first.
+    """
+    found: dict[str, Request] = {}
+    follows = {"first": "", "second": "first", "third": "second", "otherwise": "first"}
+    for at, (name, before) in enumerate(follows.items()):
+        said = brief.prompt(SHORT + at, 85 + at)
+        if before:
+            tokens = brief.solo(found[before], EngineOptions()).tokens
+            said = (*found[before].prompt, *tokens, *said)
+        asked = Asked(streamed=at % 2 == 0, endpoint=_RESPONSES, follows=before)
+        processors = (_drawn_from(brief, at),)
+        found[name] = Request(name, said, ANSWER // 2, processors=processors, asked=asked)
+        yield found[name]
 
 
 def _rows(brief: Brief, endpoint: str, prefix: str = "r") -> list[Request]:

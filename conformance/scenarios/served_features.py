@@ -29,6 +29,7 @@ from conformance.scenarios.build import (
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.served_clients import ANSWER, LASTING, reused
 from conformance.scenarios.served_tools import SERVED_TOOLS
+from conformance.scenarios.served_traffic import plain_words
 
 # Tokens of a system message: several blocks of stored prefixes fit into it.
 SYSTEM = LONG
@@ -176,6 +177,7 @@ def models(brief: Brief) -> list[Schedule]:
     rows = [row("own", 0), row("other", 1), row("own_again", 0), row("other_again", 1)]
     if brief.library == "mlx_lm":  # whose requests may leave the model out
         rows.append(row("unnamed", 0, model="default_model"))
+        rows += _one_stop_word(brief, *rows[:2])  # others' chats have no stop strings
     own, other = row("own", 0, _long(brief)), row("other", 1)
     schedules = [
         one_by_one("in_turn", rows, EngineOptions()),
@@ -193,6 +195,23 @@ def models(brief: Brief) -> list[Schedule]:
         options = EngineOptions(counted=Capability.COUNTED in brief.capabilities)
         schedules.append(one_by_one("weighed", weighed, options))
     return schedules
+
+
+def _one_stop_word(brief: Brief, *rows: Request) -> list[Request]:
+    """The server's model and another one are asked to stop at the same word, of two that they say.
+
+    In the other's tokenizer that is another token, as the words of neighbours are exchanged.
+    """
+    word = (brief.tokens[0] + 1) | 1
+    return [
+        replace(
+            row,
+            request_id=f"{row.request_id}_stopped",
+            processors=(plain_words((word, word ^ 1)),),
+            stop=((token,),),
+        )
+        for row, token in zip(rows, (word, word ^ 1), strict=True)
+    ]
 
 
 def _pictures(brief: Brief) -> list[Request]:

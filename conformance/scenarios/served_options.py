@@ -30,7 +30,13 @@ _CAME, _KEPT = 6, 2
 # one are kept in whole blocks of storage.
 _TOKENS, _IN_BLOCKS = 80, 600
 _HAS_BYTES = "mlx_lm"  # the only library whose server has such an option, and a draft model
-_SAMPLES = "mlx_lm"  # the only one whose command line says how requests are sampled
+# How requests are sampled that do not say it: by the command line, or by the checkpoint.
+_SAMPLES: dict[str, dict[str, Any]] = {
+    "mlx_lm": {"temp": 4.0, "top_k": 3, "top_p": 0.6, "min_p": 0.2},
+    "mlx_vlm": {"temp": 4.0, "top_k": 3},
+}
+# Its server has a known defect: those who join an answer are sampled as the first one is.
+_FIRST_SAMPLER = "mlx_vlm"
 _NAMES_NO_MODEL = "mlx_lm"  # the only one whose requests may leave the model out
 
 
@@ -68,8 +74,8 @@ def _defaults(brief: Brief) -> Schedule:
     """Requests that leave out their limit and how they are sampled; some bring their own."""
     sampler, most = None, 2 * ANSWER
     own, sure = dict[str, Any](), dict[str, Any]()
-    if brief.library == _SAMPLES and Capability.SAMPLERS in brief.capabilities:
-        sampler = Sampler(RANDOM, {"temp": 4.0, "top_k": 3, "top_p": 0.6, "min_p": 0.2})
+    if (args := _SAMPLES.get(brief.library)) and Capability.SAMPLERS in brief.capabilities:
+        sampler = Sampler(RANDOM, args)
         one_left = {"temp": 1.5, "top_k": 1, "top_p": 1.0, "min_p": 0.0}
         own["sampler"] = Sampler("library", one_left)
         sure["sampler"] = Sampler("library", {"temp": 0.0})
@@ -78,7 +84,10 @@ def _defaults(brief: Brief) -> Schedule:
     rows.append(text_request(brief, "own", MEDIUM, variant=1, max_tokens=ANSWER, **own))
     # More than the server's own limit, and a temperature that says no less than another.
     rows.append(text_request(brief, "sure", SHORT, variant=2, max_tokens=most + ANSWER, **sure))
-    return at_once("defaults", *rows, options=EngineOptions(sampler=sampler, max_tokens=most))
+    options = EngineOptions(sampler=sampler, max_tokens=most)
+    if brief.library == _FIRST_SAMPLER:
+        return one_by_one("defaults", rows, options)
+    return at_once("defaults", *rows, options=options)
 
 
 def _kept(brief: Brief, name: str, caching: PrefixCaching, *, seeds: bool = False) -> Schedule:

@@ -245,6 +245,8 @@ def _ends(brief: Brief) -> Schedule:
     found = {row.request_id: (row, own) for row, own in zip(given, tokens, strict=True)}
     given += [last_allowed(*found[name]) for name in ("end", "first of three")]
     given += [replace(row, stop=(*row.stop, *ends)) for row in _overlapping(brief, ends)]
+    if brief.library == _SEEDS_ALONE:  # no other library's server has XTC
+        given.append(_surely_ended(brief, ends))
     return at_once("ends", *given, options=EngineOptions(busy=True, stop=ends))
 
 
@@ -256,6 +258,27 @@ def last_allowed(row: Request, tokens: Sequence[int]) -> Request:
         if any(tuple(tokens[:count][-len(stop) :]) == stop for stop in row.stop)
     )
     return replace(row, request_id=f"{row.request_id} at its limit", max_tokens=most)
+
+
+def _surely_ended(brief: Brief, ends: tuple[tuple[int, ...], ...]) -> Request:
+    """An answer that may only end or go on by one word, with XTC, which never excludes an end.
+
+    Of two likely tokens it excludes the likelier one, which is the end here.
+    """
+    low, high = brief.tokens
+    (one, *_), word = ends, next(t for t in range(low, high) if (t,) not in ends)
+    # Logits of a tiny model are within a few nats of each other.
+    fields = {"temperature": 1.0, "top_k": 1, "xtc_probability": 1.0, "xtc_threshold": 1e-6}
+    bias = {str(one[0]): 1005.0, str(word): 1000.0}
+    return text_request(
+        brief,
+        "ends with XTC",
+        MEDIUM,
+        max_tokens=ANSWER,
+        processors=(Processor("library", {"logit_bias": bias}),),
+        stop=ends,
+        asked=Asked(fields=fields),
+    )
 
 
 _PAIRS = 40  # of tokens, of which answers may consist

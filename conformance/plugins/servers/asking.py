@@ -44,7 +44,7 @@ class Question:
     """A request as it is sent: the fields of the API, and the name that identifies its answer.
 
     ``unread``: its answer is never read. ``client`` sends it. ``endpoint``: another one than that
-    of chats and texts.
+    of chats and texts. ``tenant``: for whom it is sent, if anybody.
     """
 
     name: str
@@ -53,6 +53,12 @@ class Question:
     unread: bool = False
     client: Client = Client.OPENAI
     endpoint: str = ""
+    tenant: str = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of its own."""
+        return {"X-Tenant-Id": self.tenant} if self.tenant else {}
 
     @property
     def streamed(self) -> bool:
@@ -245,7 +251,7 @@ class Asking:
         url = f"{self._url}/v1/{question.endpoint}"
         async with (
             async_client(ANSWER_SECONDS) as client,
-            client.stream("POST", url, json=question.sent) as response,
+            client.stream("POST", url, json=question.sent, headers=question.headers) as response,
         ):
             kind = response.headers.get("content-type", "none")
             if response.status_code != _OK or kind.startswith(_EVENTS) is not question.streamed:
@@ -272,7 +278,8 @@ class Asking:
         needed = ("messages" if question.chat else "prompt", "model")
         asked = {name: body.pop(name) for name in needed}
         # Fields that the API does not have are passed on unchanged.
-        return await made.create(stream=body.pop("stream", False), **asked, extra_body=body)
+        more = {"extra_body": body, "extra_headers": question.headers}
+        return await made.create(stream=body.pop("stream", False), **asked, **more)
 
     async def _streamed(
         self, question: Question, answer: Answer, put: Callable[[Came], Any]

@@ -72,7 +72,13 @@ def question(
     client = asked.client if asked is not None else Client.OPENAI
     endpoint = asked.endpoint if asked is not None else ""
     return Question(
-        request.request_id, body, chat=chat, unread=unread, client=client, endpoint=endpoint
+        request.request_id,
+        body,
+        chat=chat,
+        unread=unread,
+        client=client,
+        endpoint=endpoint,
+        tenant=request.tenant,
     )
 
 
@@ -86,6 +92,9 @@ def sampled(sampler: Sampler) -> dict[str, Any]:
 def messages(request: Request, text: Callable[[Sequence[int]], str]) -> list[dict[str, Any]]:
     """The prompt as messages, with the system message first if there is one."""
     system = request.asked.system if request.asked is not None else 0
+    if request.asked is not None and request.asked.follows is not None:
+        # What is said before and after it is joined as it is.
+        return [{"role": "user", "content": f" {text(request.prompt)} "}]
     if not system:
         return [{"role": "user", "content": text(request.prompt)}]
     assert request.asked is not None

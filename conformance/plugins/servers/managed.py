@@ -135,6 +135,7 @@ class ManagedEngine(ServedEngine):
             recorder = Recorder(folder=name)
             engine = cls.__new__(cls)
             engine._given, engine._options, engine._others = model, schedule.options, {}
+            engine._answers = {}
             engine._server = _Unstarted(Path(name))
             if engine._options.markers:
                 engine._of_words().mkdir()
@@ -351,16 +352,27 @@ class ManagedEngine(ServedEngine):
         logprobs = True if asked is None or asked.chat else self.completion_logprobs
         # What ends any answer is in the checkpoint's files.
         own = tuple(stop for stop in request.stop if stop not in self._options.stop)
-        given = msgspec.structs.replace(request, stop=own)
+        given = msgspec.structs.replace(self._new_of(request), stop=own)
         others = self._exchanged(request)
 
         def text(tokens: Sequence[int]) -> str:
             return self.text([others.get(token, token) for token in tokens])
 
         made = question(given, name, text, streamed=streamed, logprobs=logprobs)
+        if asked is not None and asked.follows in self._answers:
+            (made.body["previous_response_id"],) = self._answers[asked.follows].ids
         for field in self._left_out(request):
             del made.body[field]
         return made
+
+    def _new_of(self, request: Request) -> Request:
+        """The request with what the server does not remember of its prompt."""
+        asked = request.asked
+        if asked is None or asked.follows not in self._answers:
+            return request
+        before = self._requests[asked.follows]
+        known = len(before.prompt) + len(self._tokens(before))
+        return msgspec.structs.replace(request, prompt=request.prompt[known:])
 
     def _exchanged(self, request: Request) -> Mapping[int, int]:
         """For the ids whose words are exchanged in the tokenizer of a request's model, the others.
@@ -543,6 +555,8 @@ class ManagedEngine(ServedEngine):
             self._options.draft_model,
             self._options.prefix_caching,
             self._options.listed,
+            # Of a server that reads it in the checkpoint.
+            msgspec.json.encode(self._options.sampler),
         )
         files: tuple[object, ...] = (made,)
         if not self._options.markers:  # a model with markers is loaded on request

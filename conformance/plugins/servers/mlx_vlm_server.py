@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import itertools
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from conformance.core.schedule import Budget, Request
 from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.asking import Question, Tokens
 from conformance.plugins.servers.endpoints import MessagesReader
+from conformance.plugins.servers.fields import sampled
 from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.other_models import another
 from conformance.plugins.servers.served_engine import SERVED
@@ -58,6 +60,7 @@ class MlxVlmServer(ManagedEngine):
         Capability.SCHEMAS,
         Capability.SLOTS,
         Capability.STOP,
+        Capability.TENANTS,
     }
 
     request_model: ClassVar[str] = "ChatRequest"
@@ -171,8 +174,11 @@ class MlxVlmServer(ManagedEngine):
         }
 
     def dress(self, folder: Path) -> None:
-        """Add the family's tokenizer and chat template."""
+        """Add the family's tokenizer and chat template, and how its answers are sampled."""
         end_nowhere(folder, self._origin.family.vocab_size)
+        if (sampler := self._options.sampler) is not None:
+            generation = json.dumps(sampled(sampler))
+            (folder / "generation_config.json").write_text(generation, encoding="utf-8")
 
     def question(self, request: Request, *, streamed: bool) -> Question:
         """See ``ManagedEngine.question``; images are in their places in the message."""

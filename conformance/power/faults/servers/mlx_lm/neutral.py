@@ -109,3 +109,27 @@ def default_is_the_last_loaded(hits: Hits) -> Patch:
         provider._model_map["default_model"] = path
 
     return after(server.ModelProvider, "_load", load)
+
+
+@_fault("S96.stop-words-of-the-first-model", kills=("served_models/in_turn",))
+def stop_words_of_the_first_model(hits: Hits) -> Patch:
+    """Stop words are kept as tokens by their text alone: another model has those of the first."""
+    first: dict[tuple[str, ...], Any] = {}
+
+    def make(right: Right, generator: Any, key: Any, tokenizer: Any, words: Any) -> Any:
+        found = first.setdefault(tuple(words), key)
+        hits.hit_if(found != key)
+        return right(generator, found, tokenizer, words)
+
+    return wrap(server.ResponseGenerator, "_make_state_machine", make)
+
+
+@_fault("S97.end-excluded", kills=("served_traffic/ends_one_by_one",))
+def end_excluded(hits: Hits) -> Patch:
+    """XTC, which excludes the likeliest tokens, may exclude what ends an answer."""
+
+    def make(right: Right, *args: Any, **options: Any) -> Any:
+        hits.hit_if(options.get("xtc_probability"))
+        return right(*args, **{**options, "xtc_special_tokens": []})
+
+    return wrap(server, "make_sampler", make)

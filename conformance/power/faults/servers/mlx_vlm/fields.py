@@ -1,14 +1,16 @@
-"""Defects of the counts of messages."""
+"""Defects of the counts of messages, and of fields that look neutral."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
+from mlx_vlm.server import openai, request_normalization
+from mlx_vlm.server.responses_state import response_store
 from mlx_vlm.server.schemas import AnthropicUsage
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, after
+from conformance.core.faults.patching import Patch, Right, after, wrap
 from conformance.plugins.servers.planting import served_fault
 
 _fault = partial(
@@ -29,3 +31,28 @@ def kept_tokens_counted_twice(hits: Hits) -> Patch:
         return found.model_copy(update={"input_tokens": found.input_tokens + kept})
 
     return after(AnthropicUsage, "from_metrics", usage)
+
+
+@_fault("S98.zero-counts-as-left-out", kills=("served_options/defaults",))
+def zero_counts_as_left_out(hits: Hits) -> Patch:
+    """A field of 0, such as a temperature, counts as left out: the checkpoint's own is taken."""
+
+    def resolved(right: Right, config: Any, **fields: Any) -> Any:
+        hits.hit_if(0 in fields.values())
+        return right(config, **{name: value or None for name, value in fields.items()})
+
+    return wrap(request_normalization, "resolve_sampling_defaults", resolved)
+
+
+@_fault("S100.responses-of-one-turn", kills=("served_endpoints/chained",))
+def responses_of_one_turn(hits: Hits) -> Patch:
+    """A response goes on from the one before it alone, and not from what that one goes on from."""
+
+    def before(right: Right, name: str | None) -> Any:
+        last = response_store.get(name)
+        if last is None or not last.previous_response_id:
+            return right(name)
+        hits.hit()
+        return [*last.input_items, *last.output_items]
+
+    return wrap(openai, "_response_chain_items", before)

@@ -1,4 +1,4 @@
-"""Defects of kept prefixes: pictures that a key takes for one."""
+"""Defects of kept prefixes: pictures and tenants that a key takes for one."""
 
 from __future__ import annotations
 
@@ -44,3 +44,24 @@ def picture_by_its_light_and_dark(hits: Hits) -> Patch:
 def picture_by_every_second_value(hits: Hits) -> Patch:
     """A picture's key is made of every second value."""
     return _hashed(hits, lambda values: values.reshape(-1)[1::2])
+
+
+_LETTERS = 40
+
+
+@served_fault(
+    "S99.tenant-by-its-first-letters",
+    engine="mlx_vlm_server",
+    fault_class="server prefixes",
+    source="issue trackers: tenants that share what is kept",
+    kills=("served_prefixes/tenants",),
+)
+def tenant_by_its_first_letters(hits: Hits) -> Patch:
+    """What is kept of a prompt is found by the first letters of its tenant's name."""
+
+    def key(right: Right, tenant: str | None, *rest: object) -> object:
+        cut = tenant and str(tenant)[:_LETTERS]
+        hits.hit_if(cut != tenant)
+        return right(cut, *rest)
+
+    return wrap(apc, "tenant_scoped_hash", key)
