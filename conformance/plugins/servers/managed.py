@@ -359,7 +359,7 @@ class ManagedEngine(ServedEngine):
             return self.text([others.get(token, token) for token in tokens])
 
         made = question(given, name, text, streamed=streamed, logprobs=logprobs)
-        if asked is not None and asked.follows in self._answers:
+        if asked is not None and asked.follows and asked.follows in self._answers:
             (made.body["previous_response_id"],) = self._answers[asked.follows].ids
         for field in self._left_out(request):
             del made.body[field]
@@ -368,7 +368,7 @@ class ManagedEngine(ServedEngine):
     def _new_of(self, request: Request) -> Request:
         """The request with what the server does not remember of its prompt."""
         asked = request.asked
-        if asked is None or asked.follows not in self._answers:
+        if asked is None or not asked.follows or asked.follows not in self._answers:
             return request
         before = self._requests[asked.follows]
         known = len(before.prompt) + len(self._tokens(before))
