@@ -49,7 +49,7 @@ def responses_of_one_turn(hits: Hits) -> Patch:
     """A response goes on from the one before it alone, and not from what that one goes on from."""
 
     def before(right: Right, name: str | None) -> Any:
-        last = response_store.get(name)
+        last = response_store.get(name or "")
         if last is None or not last.previous_response_id:
             return right(name)
         hits.hit()
