@@ -32,6 +32,7 @@ from starlette.requests import Request
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.core.mends import Mend
+from conformance.plugins.mlx_vlm.mends import joined_requests
 from conformance.plugins.servers.planting import served_mend
 
 _REFUSED = 400
@@ -598,5 +599,12 @@ def last_texts_come_whole(hits: Hits) -> Patch:
 
     return wrap(_ServerTokenStreamer, "_fallback_advance", advance)
 
+
+FEATURES_ARE_ALIGNED_WITH_TOKENS = served_mend("qwen3-vl-features-of-first-row-served")(
+    joined_requests.features_are_aligned_with_tokens.repair
+)
+ROWS_OF_TEXT_HAVE_MASKS = served_mend("qwen3-vl-mask-of-some-rows-served")(
+    joined_requests.rows_of_text_have_masks.repair
+)
 
 MENDS = tuple(value for value in tuple(globals().values()) if isinstance(value, Mend))
