@@ -16,7 +16,7 @@ from fastapi import HTTPException
 from mlx_vlm import server as package
 from mlx_vlm.generate import ar
 from mlx_vlm.models.llava.processing_llava import LlavaProcessor
-from mlx_vlm.sample_utils import make_sampler
+from mlx_vlm.sample_utils import apply_top_p, make_sampler
 from mlx_vlm.server import anthropic, generation, openai, request_normalization
 from mlx_vlm.server.responses_state import (
     ToolCallStreamState,
@@ -302,6 +302,24 @@ def unlikely_tokens_are_left_out(hits: Hits) -> Patch:
         )
 
     return wrap(generation.ResponseGenerator, "_make_sampler", make)
+
+
+@served_mend("server-nucleus-of-top-k")
+def nuclei_are_those_of_the_library(hits: Hits) -> Patch:
+    """The nucleus is taken of all tokens, before top_k and the temperature."""
+    kind = generation._PositionedTargetSampler
+
+    def made(_: Any, sampler: Any, **__: Any) -> None:
+        # The server's own nucleus comes later.
+        sampler.nucleus, sampler.top_p = sampler.top_p, 1.0
+
+    def left(right: Right, sampler: Any, logprobs: mx.array) -> Any:
+        if 0 < sampler.nucleus < 1:
+            hits.hit()
+            logprobs = apply_top_p(logprobs, sampler.nucleus)
+        return right(sampler, logprobs)
+
+    return together(after(kind, "__init__", made), wrap(kind, "_apply_top_k", left))
 
 
 @served_mend("server-stop-ignored")
