@@ -55,7 +55,7 @@ def budgets(brief: Brief) -> Iterator[Schedule]:
         return
     rows = _rows(brief)
     stream = brief.solo(rows[0], EngineOptions())
-    own, vocab = stream.tokens, stream.logprobs.shape[-1]
+    own = stream.tokens
     asked = {token for row in rows for token in row.prompt}
     close = next((t for t in own[2:8] if own.count(t) == 1 and t not in asked), None)
     low, high = brief.tokens
@@ -63,6 +63,7 @@ def budgets(brief: Brief) -> Iterator[Schedule]:
     if close is None or begin is None:
         raise Unsupported("no token of its own ends an answer's thinking: not supported")
     # An answer without logprobs is read from its text, in which special tokens are missing.
+    vocab = high if stream.logprobs is None else stream.logprobs.shape[-1]
     special = range(high, vocab)
     dressed = [_thinking(row, begin, close, special) for row in rows]
     words = tuple(zip(PLAIN_THINKING, (begin, close), strict=True))
