@@ -32,7 +32,7 @@ def kept_tokens_counted_twice(hits: Hits) -> Patch:
     return after(AnthropicUsage, "from_metrics", usage)
 
 
-@_fault("S96.context-of-the-prompt-alone", kills=("served_options/context",))
+@_fault("S101.context-of-the-prompt-alone", kills=("served_options/context",))
 def context_of_the_prompt_alone(hits: Hits) -> Patch:
     """The context bounds the prompt of a request, and not its answer."""
 
@@ -43,7 +43,7 @@ def context_of_the_prompt_alone(hits: Hits) -> Patch:
     return wrap(generation, "_check_configured_context_budget", check)
 
 
-@_fault("S97.context-is-a-token-short", kills=("served_options/context",))
+@_fault("S102.context-is-a-token-short", kills=("served_options/context",))
 def context_is_a_token_short(hits: Hits) -> Patch:
     """A request whose last token takes the last place of the context is refused."""
 
