@@ -11,6 +11,7 @@ from conformance.core.family import Family
 
 FILE = "representatives.toml"
 _QUANTIZED = "served_quantized"
+_OF_WEIGHTS = "served_joins"  # a few rows in one batch, in seconds
 Table = dict[str, tuple[str, ...]]
 """Names of families, by library; all families of a library without an entry."""
 
@@ -26,6 +27,7 @@ class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         marathon: families that run the ``marathon`` there.
         served: families that servers run by default.
         served_quantized: families whose keys and values a server quantizes.
+        served_weights: families of quantized weights, of which a server runs one scenario.
         served_by_first: ``scenarios`` that only the first of these runs.
     """
 
@@ -36,12 +38,15 @@ class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     marathon: Table
     served: Table
     served_quantized: Table
+    served_weights: Table
     served_by_first: Table
 
     def serves(self, family: Family, scenario: str) -> bool:
         """Whether the family runs the servers' scenario by default."""
         if scenario == _QUANTIZED:
             return family.name in chosen_of(self.served_quantized, family)
+        if scenario == _OF_WEIGHTS and family.name in chosen_of(self.served_weights, family):
+            return True
         of_first = scenario in self.served_by_first["scenarios"]
         chosen = chosen_of(self.served, family)
         return family.name in (chosen[:1] if of_first else chosen)

@@ -6,7 +6,7 @@ reasoning is what comes before, text what comes after.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -54,14 +54,18 @@ def budgets(brief: Brief) -> Iterator[Schedule]:
     if not any(map(brief.plays, (ALONE, TOGETHER))):
         return
     rows = _rows(brief)
-    own = brief.solo(rows[0], EngineOptions()).tokens
+    stream = brief.solo(rows[0], EngineOptions())
+    own = stream.tokens
     asked = {token for row in rows for token in row.prompt}
     close = next((t for t in own[2:8] if own.count(t) == 1 and t not in asked), None)
     low, high = brief.tokens
     begin = next((t for t in range(low, high) if t not in asked and t not in own), None)
     if close is None or begin is None:
         raise Unsupported("no token of its own ends an answer's thinking: not supported")
-    dressed = [_thinking(row, begin, close) for row in rows]
+    # An answer without logprobs is read from its text, in which special tokens are missing.
+    vocab = high if stream.logprobs is None else stream.logprobs.shape[-1]
+    special = range(high, vocab)
+    dressed = [_thinking(row, begin, close, special) for row in rows]
     words = tuple(zip(PLAIN_THINKING, (begin, close), strict=True))
     options = EngineOptions(words=words, markers=_STYLE)
     yield one_by_one(ALONE, dressed[:4], options)
@@ -109,9 +113,9 @@ def _asked(at: int, endpoint: str = "", fields: dict[str, Any] | None = None) ->
     return Asked(streamed=at % 2 == 0, endpoint=endpoint, fields=given)
 
 
-def _thinking(row: Request, begin: int, close: int) -> Request:
+def _thinking(row: Request, begin: int, close: int, special: Iterable[int]) -> Request:
     """The request with these markers, which it does not choose; one closes its thinking itself."""
-    unsaid = (begin,) if row.request_id == _ITSELF else (begin, close)
+    unsaid = (begin, *special) if row.request_id == _ITSELF else (begin, close, *special)
     bias = Processor("library", {"logit_bias": {str(token): -100.0 for token in unsaid}})
     opened = row.asked is not None and "thinking_budget" not in row.asked.fields
     return replace(

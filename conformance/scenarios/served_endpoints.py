@@ -88,7 +88,10 @@ def _rows(brief: Brief, endpoint: str, prefix: str = "r") -> list[Request]:
     ) -> Request:
         blocks = 2 if endpoint == _MESSAGES and system else 0
         asked = Asked(streamed=at % 2 == 0, endpoint=endpoint, system=system, blocks=blocks)
-        sampler, processors = None, [_drawn_from(brief, at)]
+        sampler = None
+        # Of mlx-vlm's single stream a penalty counts the prompt's last token alone, by the defect
+        # penalty-of-last-token: no answer has a token of its prompt.
+        processors = [_drawn_from(brief, at, set(brief.prompt(length, 80 + at)))]
         if more is not None and "temp" in more:
             sampler = Sampler("library", more)
         elif more is not None:
@@ -109,8 +112,6 @@ def _rows(brief: Brief, endpoint: str, prefix: str = "r") -> list[Request]:
         row(0, MEDIUM),
         row(1, LONG),
         row(2, SHORT, more={"repetition_penalty": 1.4, "repetition_context_size": 128}),
-        # Of mlx-vlm's single stream a penalty counts the prompt's last token alone, by the defect
-        # penalty-of-last-token; in a prompt of two tokens that decides a word here.
         row(3, SHORT, more={"presence_penalty": 1.5}),
         row(4, TWO, 1),
         # These leave the likeliest token alone.
@@ -120,10 +121,10 @@ def _rows(brief: Brief, endpoint: str, prefix: str = "r") -> list[Request]:
     ]
 
 
-def _drawn_from(brief: Brief, at: int) -> Processor:
+def _drawn_from(brief: Brief, at: int, unsaid: set[int]) -> Processor:
     """Plain words, other ones for each request."""
     low, high = brief.tokens
-    return plain_words(range(low + at, high, 8))
+    return plain_words(token for token in range(low + at, high, 8) if token not in unsaid)
 
 
 def _ending(brief: Brief, name: str, rows: list[Request]) -> Schedule:

@@ -6,7 +6,7 @@ from typing import Any
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, PrefixCaching
-from conformance.core.schedule import Asked, Request, Schedule
+from conformance.core.schedule import Asked, Probe, Request, Schedule
 from conformance.core.token_choice import OF_SERVER, RANDOM, Sampler
 from conformance.core.trace import Trace
 from conformance.scenarios.build import (
@@ -17,8 +17,10 @@ from conformance.scenarios.build import (
     TWO,
     at_once,
     one_by_one,
+    produced,
     requests_of,
     text_request,
+    together,
 )
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.served_clients import ANSWER
@@ -37,6 +39,11 @@ _SAMPLES: dict[str, dict[str, Any]] = {
 }
 # Its server has a known defect: those who join an answer are sampled as the first one is.
 _FIRST_SAMPLER = "mlx_vlm"
+_BOUNDS_CONTEXT = "mlx_vlm"  # the only one whose command line has a limit of a request's tokens
+BEYOND = "beyond_context"
+"""The request of one token more than the context, as an invalid call."""
+CONTEXT = LONG + ANSWER
+"""The limit of a prompt and its answer, in tokens."""
 _NAMES_NO_MODEL = "mlx_lm"  # the only one whose requests may leave the model out
 
 
@@ -50,6 +57,8 @@ def _options(brief: Brief) -> list[Schedule]:
             # The server answers requests with seeds one by one, by other code.
             found.append(_kept(brief, name, bounded, seeds=tokens == _IN_BLOCKS))
         found.append(_drafts(brief))
+    if brief.library == _BOUNDS_CONTEXT:
+        found.append(_context(brief))
     if Capability.ADAPTERS in brief.capabilities:
         found.append(_adapter(brief, "adapter_path"))
         if brief.library == _NAMES_NO_MODEL:
@@ -107,6 +116,22 @@ def _drafts(brief: Brief) -> Schedule:
     """Several clients at once of a server whose answers are drafted by a smaller model."""
     rows = requests_of(brief, (LONG, SHORT, MEDIUM, TWO), ANSWER)
     return at_once("draft_model", *rows, options=EngineOptions(draft_model=1, counted=True))
+
+
+def _context(brief: Brief) -> Schedule:
+    """Requests that the context has just room for; one more token is refused beside them."""
+    rows = [
+        text_request(brief, f"r{length}", length, max_tokens=CONTEXT - length)
+        for length in (SHORT, LONG)
+    ]
+    return Schedule(
+        "context",
+        (together(*rows),),
+        options=EngineOptions(max_kv_size=CONTEXT),
+        probes=tuple(
+            Probe(kind, produced(f"r{SHORT}", 1)) for kind in brief.probes if kind == BEYOND
+        ),
+    )
 
 
 def _adapter(brief: Brief, name: str, **fields: str) -> Schedule:

@@ -171,12 +171,7 @@ def _drawing(brief: Brief) -> Iterator[Request]:
     # The server of no other library has XTC.
     filters = [name for name in _FILTERS if name != "xtc" or brief.library == "mlx_lm"]
     found = _DRAWN | {name: {"temp": 1.5} for name in processors}
-    pairs = list(itertools.combinations(filters, 2))
-    if brief.library == "mlx_vlm":
-        # Its server takes the nucleus of what top_k leaves, at the temperature; its library takes
-        # it first, of all tokens. Neither is wrong.
-        pairs.remove(("top_k", "top_p"))
-    for names in (*pairs, filters):
+    for names in (*itertools.combinations(filters, 2), filters):
         name = "drawn with all" if names is filters else " and ".join(names)
         found[name] = _HOTTER | {key: v for name in names for key, v in _FILTERS[name].items()}
     # A drawn token need not be the likeliest. No other library's server sends both in streams.

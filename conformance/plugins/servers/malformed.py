@@ -11,6 +11,7 @@ import httpx2
 from conformance.core.http_clients import client
 from conformance.core.trace import ProbeResult
 from conformance.plugins.servers.asking import Question
+from conformance.scenarios.served_options import BEYOND, CONTEXT
 
 _SECONDS = 30.0
 _HUGE = 32 * 2**20  # bytes
@@ -49,6 +50,8 @@ KINDS: Mapping[str, Change] = {
     "zero_max_tokens": _with(max_tokens=0),
     "negative_max_tokens": _with(max_tokens=-1),
     "max_tokens_text": _with(max_tokens="many"),
+    # The plain request has a prompt of two tokens.
+    BEYOND: _with(max_tokens=CONTEXT - 1),
     "temperature_text": _with(temperature="hot"),
     "temperature_negative": _with(temperature=-1.0),
     "top_p_over_one": _with(top_p=1.5),

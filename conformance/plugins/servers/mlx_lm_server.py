@@ -97,7 +97,9 @@ class MlxLmServer(ManagedEngine):
         most = self.kept_bytes()
         sampler = options.sampler.args if options.sampler is not None else {}
         drafts = ("--num-draft-tokens", str(self.drafts)) if options.draft_model else ()
+        own_code = self._origin.family.facts.model_file
         return (
+            *(("--trust-remote-code",) if own_code else ()),
             *(text for name, value in sampler.items() for text in (_option(name), str(value))),
             *(("--max-tokens", str(options.max_tokens)) if options.max_tokens else ()),
             *drafts,

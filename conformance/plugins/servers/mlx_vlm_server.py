@@ -115,6 +115,7 @@ class MlxVlmServer(ManagedEngine):
             *("--max-num-seqs", str(options.completion_batch_size)),
             *("--top-logprobs-k", _TOP),
             *(("--max-tokens", str(options.max_tokens)) if options.max_tokens else ()),
+            *(("--max-kv-size", str(options.max_kv_size)) if options.max_kv_size else ()),
             *quantized,
         )
 

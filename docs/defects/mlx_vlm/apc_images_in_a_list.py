@@ -21,7 +21,13 @@ def main() -> int:
     bad = False
     crops = mx.zeros((1, 3, 8, 8))
     pages = [mx.full((1, 3, 8, 8), value, mx.bfloat16) for value in (0.1, 0.9)]
-    for kind, wrap in (("array", lambda page: page), ("list", lambda page: [crops, page])):
+    wider = mx.zeros((1, 3, 8, 16))
+    kinds = {
+        "array": lambda page: page,
+        "list": lambda page: [crops, page],
+        "list of two sizes": lambda page: [page.astype(mx.float32), wider],
+    }
+    for kind, wrap in kinds.items():
         keys = [hash_image_payload(pixel_values=wrap(page)) for page in pages]
         bad = bad or keys[0] == keys[1]
         print(f"  pixel_values as {kind}: {keys[0]} and {keys[1]}")

@@ -16,7 +16,7 @@ from fastapi import HTTPException
 from mlx_vlm import server as package
 from mlx_vlm.generate import ar
 from mlx_vlm.models.llava.processing_llava import LlavaProcessor
-from mlx_vlm.sample_utils import make_sampler
+from mlx_vlm.sample_utils import apply_top_p, make_sampler
 from mlx_vlm.server import anthropic, generation, openai, request_normalization
 from mlx_vlm.server.responses_state import (
     ToolCallStreamState,
@@ -32,6 +32,7 @@ from starlette.requests import Request
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.core.mends import Mend
+from conformance.plugins.mlx_vlm.mends import joined_requests
 from conformance.plugins.servers.planting import served_mend
 
 _REFUSED = 400
@@ -301,6 +302,24 @@ def unlikely_tokens_are_left_out(hits: Hits) -> Patch:
         )
 
     return wrap(generation.ResponseGenerator, "_make_sampler", make)
+
+
+@served_mend("server-nucleus-of-top-k")
+def nuclei_are_those_of_the_library(hits: Hits) -> Patch:
+    """The nucleus is taken of all tokens, before top_k and the temperature."""
+    kind = generation._PositionedTargetSampler
+
+    def made(_: Any, sampler: Any, **__: Any) -> None:
+        # The server's own nucleus comes later.
+        sampler.nucleus, sampler.top_p = sampler.top_p, 1.0
+
+    def left(right: Right, sampler: Any, logprobs: mx.array) -> Any:
+        if 0 < sampler.nucleus < 1:
+            hits.hit()
+            logprobs = apply_top_p(logprobs, sampler.nucleus)
+        return right(sampler, logprobs)
+
+    return together(after(kind, "__init__", made), wrap(kind, "_apply_top_k", left))
 
 
 @served_mend("server-stop-ignored")
@@ -598,5 +617,12 @@ def last_texts_come_whole(hits: Hits) -> Patch:
 
     return wrap(_ServerTokenStreamer, "_fallback_advance", advance)
 
+
+FEATURES_ARE_ALIGNED_WITH_TOKENS = served_mend("qwen3-vl-features-of-first-row-served")(
+    joined_requests.features_are_aligned_with_tokens.repair
+)
+ROWS_OF_TEXT_HAVE_MASKS = served_mend("qwen3-vl-mask-of-some-rows-served")(
+    joined_requests.rows_of_text_have_masks.repair
+)
 
 MENDS = tuple(value for value in tuple(globals().values()) if isinstance(value, Mend))

@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from conformance.core.engine_options import EngineOptions, KvQuant, PrefixCaching
 from conformance.core.errors import Unsupported
@@ -68,6 +69,9 @@ def test_the_options_are_the_servers_own():
         *("--prefill-step-size", "4", "--prompt-concurrency", "2"),
         *("--decode-concurrency", "3", "--prompt-cache-size", "0"),
     ]
+    own = replace(FAMILY.facts, model_file="novel.py")
+    trusting = engine(MlxLmServer, options, replace(FAMILY, facts=own))
+    assert "--trust-remote-code" in trusting.flags()
     quantized = engine(MlxVlmServer, EngineOptions(kv=KvQuant(8, 32)))
     assert list(quantized.flags())[-6:] == [
         *("--kv-bits", "8", "--kv-group-size", "32", "--kv-quant-scheme", "uniform"),

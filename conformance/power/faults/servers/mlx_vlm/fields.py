@@ -1,11 +1,11 @@
-"""Defects of the counts of messages, and of fields that look neutral."""
+"""Defects of counts of messages, of fields that look neutral, and of a request's limit of tokens."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
-from mlx_vlm.server import openai, request_normalization
+from mlx_vlm.server import generation, openai, request_normalization
 from mlx_vlm.server.responses_state import response_store
 from mlx_vlm.server.schemas import AnthropicUsage
 
@@ -56,3 +56,25 @@ def responses_of_one_turn(hits: Hits) -> Patch:
         return [*last.input_items, *last.output_items]
 
     return wrap(openai, "_response_chain_items", before)
+
+
+@_fault("S101.context-of-the-prompt-alone", kills=("served_options/context",))
+def context_of_the_prompt_alone(hits: Hits) -> Patch:
+    """The context bounds the prompt of a request, and not its answer."""
+
+    def check(right: Right, prompt: int, answer: int) -> None:
+        hits.hit_if(answer)
+        right(prompt, 0)
+
+    return wrap(generation, "_check_configured_context_budget", check)
+
+
+@_fault("S102.context-is-a-token-short", kills=("served_options/context",))
+def context_is_a_token_short(hits: Hits) -> Patch:
+    """A request whose last token takes the last place of the context is refused."""
+
+    def check(right: Right, prompt: int, answer: int) -> None:
+        hits.hit()
+        right(prompt, answer + 1)
+
+    return wrap(generation, "_check_configured_context_budget", check)
