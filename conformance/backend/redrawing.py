@@ -42,7 +42,7 @@ class ComparedSampler:
     def __call__(self, logprobs: mx.array) -> mx.array:
         """The likeliest tokens ``[rows]`` of logprobs ``[rows, vocab]``."""
         self._calls += 1
-        # What removes no token by its rank has no ties; removed ones have no deviation, no surprise.
+        # Where removals are no matter of rank, ties are left: removed tokens have no deviation.
         untied = logprobs if self._args.keys() & _OF_ALL else _untied(logprobs)
         given = mx.repeat(untied, _DRAWS, axis=0)
         mx.random.seed(self._calls)
@@ -63,7 +63,9 @@ class ComparedSampler:
     @staticmethod
     def claim(mine: list[int], again: list[int]) -> Claim:
         """The engine's claim that a call drew by the rules."""
-        return Claim("tokens drawn with the same random numbers", str(mine), str(again), mine == again)
+        return Claim(
+            "tokens drawn with the same random numbers", str(mine), str(again), mine == again
+        )
 
 
 def _untied(logprobs: mx.array) -> mx.array:
@@ -90,8 +92,9 @@ def drawn_by_rules(logprobs: mx.array, args: Mapping[str, Any]) -> mx.array:
     """One token for each row of logprobs ``[rows, vocab]``: ``[rows]``.
 
     Args:
-        args: ``temp``, ``top_n_sigma``, ``p_less``, ``typical_p``, ``top_p``, ``min_p``, ``min_tokens_to_keep``, ``xtc_probability``,
-            ``xtc_threshold``, ``xtc_special_tokens``, ``top_k``; a filter without its own is off.
+        args: ``temp``, ``top_n_sigma``, ``p_less``, ``typical_p``, ``top_p``, ``min_p``,
+            ``min_tokens_to_keep``, ``xtc_probability``, ``xtc_threshold``, ``xtc_special_tokens``,
+            ``top_k``; a filter without its own is off.
     """
     left = logprobs  # -inf where a token was removed
     if args.get("top_n_sigma"):

@@ -7,6 +7,7 @@ Fixed by passing one, as of the files' sizes and times.
 
 import json
 import sys
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -34,10 +35,8 @@ def main() -> int:
         (Path(folder) / "config.json").write_text(json.dumps(CONFIG))
         for weights in (mx.zeros((4, 4)), mx.ones((8, 8))):
             mx.save_safetensors(f"{folder}/model.safetensors", {"weights": weights})
-            try:
+            with suppress(NamedError):
                 app.get_cached_model(folder)
-            except NamedError:
-                pass
     older, newer = names
     print(f"mlx-vlm {version('mlx-vlm')}: expected other names of files for other weights")
     print(f"older {Path(older).name}, newer {Path(newer).name}")

@@ -24,6 +24,7 @@ def draft_properties() -> list[Property]:
             ("tokens", _tokens),
             ("those of a twin", _of_a_twin),
             ("what processors are shown", _histories),
+            ("what processors are shown of a prompt", _of_the_prompt),
         )
     ]
 
@@ -90,14 +91,23 @@ def _of_a_twin() -> Iterator[str]:
 
 
 def _histories() -> Iterator[str]:
-    """A processor is shown the prompt's last token and all that came after."""
-    whole = [_PROMPT[-1], *_right()]
+    """A processor is shown what it was shown of the prompt and all that came after."""
+    right = _right()
     for drafted in _DRAFTED:
         shown: list[Any] = []
         _decoded(_Model(), drafted, partial(_shown, shown))
         for history in shown:
-            if history != whole[: len(history)]:
-                yield f"with {drafted} drafts at once: {history}, not {whole[: len(history)]}"
+            wanted = (shown[0] + right)[: len(history)]
+            if history != wanted:
+                yield f"with {drafted} drafts at once: {history}, not {wanted}"
+
+
+def _of_the_prompt() -> Iterator[str]:
+    """A processor is shown all of a prompt before an answer's first token, as without a drafter."""
+    shown: list[Any] = []
+    _decoded(_Model(), 1, partial(_shown, shown))
+    if shown[0] != _PROMPT:
+        yield f"of the prompt {_PROMPT} it is shown {shown[0]}"
 
 
 def _shown(shown: list[Any], tokens: mx.array, logits: mx.array) -> mx.array:

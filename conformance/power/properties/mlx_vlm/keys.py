@@ -1,4 +1,4 @@
-"""Properties of what mlx-vlm finds kept things and random numbers by: other content, another key."""
+"""Properties of the keys of what mlx-vlm keeps, and of random numbers: others for others."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ def _folders() -> Iterator[str]:
     }
     usual = {"kv_bits": 8, "kv_key_bits": None, "kv_value_bits": None}
     made = [(name, place("/m", **usual | {name: value})) for name, value in others.items()]
-    yield from _apart([("the usual", place("/m", **usual)), ("another", place("/n", **usual)), *made])
+    yield from _apart(
+        [("the usual", place("/m", **usual)), ("another", place("/n", **usual)), *made]
+    )
 
 
 def _seeds() -> Iterator[str]:

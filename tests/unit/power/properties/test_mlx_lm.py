@@ -33,6 +33,13 @@ BROKEN = {
 }
 
 
+UNSHOWN = "drafts: what processors are shown of a prompt"
+
+
+def test_a_prompt_is_not_shown_to_processors_with_drafts():
+    assert "it is shown [23]" in OWN[UNSHOWN].problem()
+
+
 def test_a_prefix_of_one_token_is_not_found():
     assert "those of 0 are found" in OWN["kept: a prefix of one token"].problem()
 
@@ -45,4 +52,4 @@ def test_a_property_holds_and_detects_what_is_broken(monkeypatch, name):
 
 
 def test_each_is_tried_above():
-    assert set(OWN) == {*BROKEN, "kept: a prefix of one token"}
+    assert set(OWN) == {*BROKEN, "kept: a prefix of one token", UNSHOWN}
