@@ -150,7 +150,9 @@ BEST = replace(NUCLEUS, args=NUCLEUS.args | {"top_k": 1})
 # Buffers of a row's tokens grow by this many (mlx_lm/models/cache.py:1469).
 STEP = 256
 # Filters of samplers that are compared.
-_NUCLEUS, _LEAST, _LIKELIEST = {"top_p": 0.6}, {"min_p": 0.2}, {"top_k": 7}
+_NUCLEUS: dict[str, Any] = {"top_p": 0.6}
+_LEAST: dict[str, Any] = {"min_p": 0.2}
+_LIKELIEST: dict[str, Any] = {"top_k": 7}
 OF_DEFAULTS = frozenset({Capability.DEFAULTS, Capability.PROCESSORS, Capability.LATE_JOIN})
 
 
@@ -339,7 +341,7 @@ def _engines_compared(brief: Brief) -> list[Schedule]:
 
     After one that computes with all tokens comes none of its kind: to it removed tokens are not 0.
     """
-    own = [{name: value} for name, value in brief.filters.items()]
+    own: list[dict[str, Any]] = [{name: value} for name, value in brief.filters.items()]
     if not own:
         return []
     common = _NUCLEUS | _LEAST | _LIKELIEST
@@ -350,7 +352,7 @@ def _engines_compared(brief: Brief) -> list[Schedule]:
 
 
 def _comparing(filters: Mapping[str, Any]) -> Sampler:
-    return Sampler("compared", {"temp": 3.0} | filters)
+    return Sampler("compared", {"temp": 3.0, **filters})
 
 
 def joined_either_way(trace: Trace) -> bool:

@@ -91,7 +91,12 @@ def _behind() -> Iterator[str]:
     """What is kept of a prompt ends behind its last medium, whichever token stands for it."""
     least = compat.part("apc").media_safe_prefix_min
     text, picture, sound = [1] * 4, [9] * 4, [8] * 3
-    prompts = ([], [picture], [picture, sound], [sound, picture, picture])
+    prompts: tuple[list[list[int]], ...] = (
+        [],
+        [picture],
+        [picture, sound],
+        [sound, picture, picture],
+    )
     for media in prompts:
         tokens = [token for medium in media for token in text + medium]
         found = least([*tokens, *text], [9, 8])
