@@ -329,6 +329,8 @@ def _first_of_joining(owner: Any, part: Part, hits: Hits) -> Patch:
     "B21.row-kept-with-scales-of-the-first",
     source="a review: what is kept of quantized batches was never reused",
     kills=("prefix_store/uniform_beside",),
+    # Other caches are kept in blocks, which no row is taken out for.
+    needs=("cache:RotatingKVCache", *GROUPED),
 )
 def row_kept_with_scales_of_the_first(hits: Hits) -> Patch:
     """Uniform bits: what is kept of a row has the scales and biases of the first row's values."""
