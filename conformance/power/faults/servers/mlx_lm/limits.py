@@ -175,7 +175,7 @@ def quantized_keys_not_used(hits: Hits) -> Patch:
 
 
 @_fault(
-    "S96.drafter-cut-once-more",
+    "S103.drafter-cut-once-more",
     source="a review: drafts of a server are never right",
     kills=("served_options/drafts_of_a_twin",),
 )
