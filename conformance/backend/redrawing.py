@@ -2,7 +2,8 @@
 
 A batch and a single stream share no random numbers, so their sampled tokens differ. Here the
 sampler draws from a batch's logprobs, and its tokens are compared with a second implementation of
-the rules for each row: nucleus, least share, XTC and top-k, in mlx-lm's order.
+the rules for each row, in mlx-vlm's order: deviations, collision, typical, then those that mlx-lm
+has, too, in the same order: nucleus, least share, XTC and top-k.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.backend.sampling import SamplerFn
+from conformance.core.trace import Claim
 
 # Draws from the logprobs of each row: a filter that keeps one token too many shows in few of them.
 _DRAWS = 16
+# Filters that compute with all tokens of a row.
+_OF_ALL = {"top_n_sigma", "p_less", "typical_p"}
 
 
 class ComparedSampler:
@@ -26,7 +30,7 @@ class ComparedSampler:
 
     Args:
         library: the library's sampler, with random numbers of mlx's own state.
-        args: the sampler's arguments, by mlx-lm's names.
+        args: the sampler's arguments, by the library's names.
     """
 
     def __init__(self, library: SamplerFn, args: Mapping[str, Any]) -> None:
@@ -38,7 +42,9 @@ class ComparedSampler:
     def __call__(self, logprobs: mx.array) -> mx.array:
         """The likeliest tokens ``[rows]`` of logprobs ``[rows, vocab]``."""
         self._calls += 1
-        given = mx.repeat(_untied(logprobs), _DRAWS, axis=0)
+        # Where removals are no matter of rank, ties are left: removed tokens have no deviation.
+        untied = logprobs if self._args.keys() & _OF_ALL else _untied(logprobs)
+        given = mx.repeat(untied, _DRAWS, axis=0)
         mx.random.seed(self._calls)
         theirs = self._library(given)
         mx.random.seed(self._calls)
@@ -53,6 +59,13 @@ class ComparedSampler:
         found = [_first_apart(_table(mine), _table(again)) for mine, again in self._drawn]
         self._drawn.clear()
         return found
+
+    @staticmethod
+    def claim(mine: list[int], again: list[int]) -> Claim:
+        """The engine's claim that a call drew by the rules."""
+        return Claim(
+            "tokens drawn with the same random numbers", str(mine), str(again), mine == again
+        )
 
 
 def _untied(logprobs: mx.array) -> mx.array:
@@ -79,10 +92,19 @@ def drawn_by_rules(logprobs: mx.array, args: Mapping[str, Any]) -> mx.array:
     """One token for each row of logprobs ``[rows, vocab]``: ``[rows]``.
 
     Args:
-        args: ``temp``, ``top_p``, ``min_p``, ``min_tokens_to_keep``, ``xtc_probability``,
-            ``xtc_threshold``, ``xtc_special_tokens``, ``top_k``; a filter without its own is off.
+        args: ``temp``, ``top_n_sigma``, ``p_less``, ``typical_p``, ``top_p``, ``min_p``,
+            ``min_tokens_to_keep``, ``xtc_probability``, ``xtc_threshold``, ``xtc_special_tokens``,
+            ``top_k``; a filter without its own is off.
     """
     left = logprobs  # -inf where a token was removed
+    if args.get("top_n_sigma"):
+        far = args["top_n_sigma"] * mx.std(left, axis=-1, keepdims=True)
+        left = _removed(left, left < left.max(axis=-1, keepdims=True) - far)
+    if args.get("p_less"):
+        probs = mx.softmax(left / args["temp"], axis=-1)
+        left = _removed(left, probs < (probs**2).sum(axis=-1, keepdims=True))
+    if args.get("typical_p"):
+        left = _typical(left, args["typical_p"])
     if 0 < args.get("top_p", 0) < 1:
         left = _nucleus(left, args["top_p"])
     if args.get("min_p"):
@@ -92,6 +114,15 @@ def drawn_by_rules(logprobs: mx.array, args: Mapping[str, Any]) -> mx.array:
     if args.get("top_k"):
         left = _removed(left, left < _at_rank(left, args["top_k"]))
     return mx.random.categorical(left * (1.0 / args["temp"]))
+
+
+def _typical(left: mx.array, share: float) -> mx.array:
+    """Keep the fewest tokens with surprise closest to the entropy that have this share."""
+    probs = mx.exp(left)
+    away = mx.abs(left - (probs * left).sum(axis=-1, keepdims=True))
+    order = mx.argsort(away, axis=-1)
+    nearer = mx.cumsum(mx.take_along_axis(probs, order, axis=-1), axis=-1, inclusive=False)
+    return _removed(left, mx.put_along_axis(mx.zeros_like(left), order, nearer, axis=-1) >= share)
 
 
 def _nucleus(left: mx.array, share: float) -> mx.array:

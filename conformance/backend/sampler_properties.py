@@ -43,6 +43,9 @@ def sampler_properties(module: ModuleType) -> list[Property]:
     if hasattr(module, "apply_min_p"):
         name, more = "samplers: apply_min_p that keeps more", partial(_keeps_more, module)
         found.append(Property(name, file, ("*apply_min_p", "make_sampler"), more))
+    if hasattr(module, "apply_typical_p"):
+        name, after = "samplers: typical-p after another filter", partial(_typical_after, module)
+        found.append(Property(name, file, ("apply_typical_p", "_typical_p"), after))
     made = ("make_sampler*", "clamp_temperature", "categorical_sampling", "greedy_sampler")
     found.append(Property("samplers: make_sampler", file, made, partial(_made, module)))
     if hasattr(module, "top_p_sampling"):
@@ -132,6 +135,19 @@ def _keeps_more(module: ModuleType) -> Iterator[str]:
     tokens = module.make_sampler(temp=1.0, min_p=0.9, min_tokens_to_keep=3)(many)
     probs = _softmax(np.where(min_p(row[0], 0.9, 3), row[0], -np.inf))
     yield from shares_off("make_sampler(min_tokens_to_keep=3)", tokens, probs)
+
+
+def _typical_after(module: ModuleType) -> Iterator[str]:
+    """Of the tokens that another filter leaves it keeps those that it keeps of these alone."""
+    for seed, share in enumerate((0.3, 0.6)):
+        row = _drawn(seed, rows=1)[0]
+        left = row >= np.sort(row)[-9]
+        wanted = left.copy()
+        wanted[left] = typical_p(row[left], share)
+        given = np.where(left, row, -np.inf)
+        yield from _apart(
+            "apply_typical_p", (share,), row, wanted, module.apply_typical_p(mx.array(given), share)
+        )
 
 
 def _apart(

@@ -69,6 +69,10 @@ class PrefixCaching(msgspec.Struct, frozen=True, omit_defaults=True):
     restarts: bool = False
 
 
+TWIN = -1
+"""The number of a draft model with the weights of the model that it drafts for."""
+
+
 class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """The options of an engine.
 
@@ -85,8 +89,9 @@ class EngineOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     tokenizer, they are its pieces, such as single bytes; with ``markers``, the style of its models'
     calls of tools, they have markers among them. With ``counted``, the server's process
     records the calls of its model. ``adapter`` is the number of the adapter with which a server
-    starts, ``draft_model`` that of the other model which drafts for it; 0 is none. With ``listed``,
-    a server is asked which models it has, where none was ever downloaded.
+    starts, ``draft_model`` that of the other model which drafts for it; 0 is none, ``TWIN`` the
+    same model. With ``listed``, a server is asked which models it has, where none was ever
+    downloaded.
     """
 
     prefill_step_size: int = 2048

@@ -60,6 +60,8 @@ class Library(ABC):
     name: ClassVar[str]
     schemes: ClassVar[tuple[str, ...]] = ("uniform",)
     """Ways to quantize its caches; see ``options.KvQuant``."""
+    filters: ClassVar[Mapping[str, float]] = {}
+    """Arguments of its samplers that mlx-lm's do not take, each of which removes tokens."""
     package: ClassVar[str] = ""  # the package with the models' code; if empty, no oracle is stored
     blamed: ClassVar[str] = "the library"  # the subject of failures that precede any batch
 

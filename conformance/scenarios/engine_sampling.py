@@ -7,6 +7,7 @@ scenarios.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,10 @@ NUCLEUS = Sampler("library", {"temp": 0.7, "top_p": 0.01})
 BEST = replace(NUCLEUS, args=NUCLEUS.args | {"top_k": 1})
 # Buffers of a row's tokens grow by this many (mlx_lm/models/cache.py:1469).
 STEP = 256
+# Filters of samplers that are compared.
+_NUCLEUS: dict[str, Any] = {"top_p": 0.6}
+_LEAST: dict[str, Any] = {"min_p": 0.2}
+_LIKELIEST: dict[str, Any] = {"top_k": 7}
 OF_DEFAULTS = frozenset({Capability.DEFAULTS, Capability.PROCESSORS, Capability.LATE_JOIN})
 
 
@@ -166,6 +171,7 @@ def default_schedules(brief: Brief) -> list[Schedule]:
     if Capability.DEFAULTS in brief.capabilities:
         found += [_of_engine(brief, "engines_xtc", UNLIKELY)]
         found += [_of_engine(brief, "engines_top_p", BEST)]
+        found += _engines_compared(brief)
     return found
 
 
@@ -298,20 +304,19 @@ def _compared(brief: Brief) -> list[Schedule]:
     threshold removes none: no two tokens have more than half each.
     """
     low, high = brief.tokens
-    nucleus = {"top_p": 0.6, "xtc_probability": 1.0, "xtc_threshold": 0.5}
+    nucleus = _NUCLEUS | {"xtc_probability": 1.0, "xtc_threshold": 0.5}
     share = {"min_p": 1.0, "min_tokens_to_keep": 9}
-    least = {"min_p": 0.2}
     special = {"xtc_special_tokens": [*range(low, high, 2)]}
     sometimes = {"xtc_probability": 0.5, "xtc_threshold": 0.02} | special
     chains: dict[str, dict[str, Any]] = {
         "warm": {},
         "nucleus": nucleus,
         "share": share,
-        "least": least,
-        "likeliest": (likeliest := {"top_k": 7}),
+        "least": _LEAST,
+        "likeliest": (likeliest := _LIKELIEST),
         "likely": {"top_k": min(70, (high - low) // 2)},
         "without_likely": sometimes,
-        "chain": {"top_p": 0.95} | least | sometimes | likeliest | {"xtc_threshold": 0.0},
+        "chain": {"top_p": 0.95} | _LEAST | sometimes | likeliest | {"xtc_threshold": 0.0},
     }
     rows = [
         text_request(
@@ -320,7 +325,7 @@ def _compared(brief: Brief) -> list[Schedule]:
             MEDIUM,
             variant=row,
             max_tokens=LASTING,
-            sampler=Sampler("compared", {"temp": 3.0} | filters),
+            sampler=_comparing(filters),
         )
         for name, filters in chains.items()
         for row in range(3)
@@ -329,6 +334,25 @@ def _compared(brief: Brief) -> list[Schedule]:
         at_once(f"drawn_{name}", *rows[3 * place : 3 * place + 3])
         for place, name in enumerate(chains)
     ]
+
+
+def _engines_compared(brief: Brief) -> list[Schedule]:
+    """The same for the engine's sampler: each filter that only this library has, and some others.
+
+    After one that computes with all tokens comes none of its kind: to it removed tokens are not 0.
+    """
+    own: list[dict[str, Any]] = [{name: value} for name, value in brief.filters.items()]
+    if not own:
+        return []
+    common = _NUCLEUS | _LEAST | _LIKELIEST
+    return [
+        _of_engine(brief, f"engines_{'_'.join(filters)}", _comparing(filters))
+        for filters in (*own, _NUCLEUS, _LEAST, _LIKELIEST, own[0] | common)
+    ]
+
+
+def _comparing(filters: Mapping[str, Any]) -> Sampler:
+    return Sampler("compared", {"temp": 3.0, **filters})
 
 
 def joined_either_way(trace: Trace) -> bool:

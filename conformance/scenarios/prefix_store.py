@@ -218,7 +218,10 @@ def _tenants(brief: Brief) -> Schedule:
 
 
 def _quantized(brief: Brief) -> Iterator[Schedule]:
-    """Quantized keys and values: prefixes reused by one row, and by rows in one prefill."""
+    """Quantized keys and values: prefixes reused by one row, and by rows in one prefill.
+
+    What is kept of those rows, which are padded, is then reused, too.
+    """
     sizes = brief.heads() if Capability.QUANTIZED in brief.capabilities else frozenset()
     groups = [group for group in KV_GROUPS if not any(size % group for size in sizes)]
     kinds = {}
@@ -226,12 +229,14 @@ def _quantized(brief: Brief) -> Iterator[Schedule]:
         kinds["uniform"] = KvQuant(8, group_size=groups[0])
     if sizes and "turboquant" in brief.schemes:
         kinds["turbo"] = KvQuant(3.5, scheme="turboquant")
-    first, beside, other, longer, *_ = _texts(brief)
+    first, beside, other, longer, other_again, _ = _texts(brief)
+    beside_again = replace(beside, request_id="beside_again")
     for name, kv in kinds.items():
         options = EngineOptions(kv=kv, prefix_caching=_caching())
         yield one_by_one(f"{name}_in_turn", [first, beside, longer], options)
         rows = together(beside, other, longer, when=gone("first"))
-        yield Schedule(f"{name}_beside", (together(first), rows), options=options)
+        later = together(other_again, beside_again, when=gone("longer"))
+        yield Schedule(f"{name}_beside", (together(first), rows, later), options=options)
 
 
 def _media(brief: Brief, kind: str) -> Schedule:

@@ -53,6 +53,7 @@ class Brief:
         compose: makes a prompt of text and media.
         heads: gives the sizes of heads that can be quantized; see ``Library.head_sizes``.
         schemes: the quantization schemes; see ``Library.schemes``.
+        filters: arguments of samplers; see ``Library.filters``.
         texts: token ids of real texts to cut prompts from; if empty, prompts are random.
         family: the family's name.
         library: the name of its library.
@@ -78,6 +79,7 @@ class Brief:
     compose: ComposeFn = _text_only
     heads: Callable[[], frozenset[int]] = frozenset
     schemes: tuple[str, ...] = ("uniform",)
+    filters: Mapping[str, float] = field(default_factory=dict)
     texts: tuple[tuple[int, ...], ...] = ()
     family: str = ""
     library: str = ""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from conformance.core.engine import Capability
-from conformance.core.engine_options import EngineOptions, PrefixCaching
+from conformance.core.engine_options import TWIN, EngineOptions, PrefixCaching
 from conformance.core.schedule import Asked, Probe, Request, Schedule
-from conformance.core.token_choice import OF_SERVER, RANDOM, Sampler
+from conformance.core.token_choice import OF_SERVER, RANDOM, Processor, Sampler
 from conformance.core.trace import Trace
 from conformance.scenarios.build import (
     LONG,
     MEDIUM,
+    ONE,
     PIECE,
     SHORT,
     TWO,
@@ -56,7 +59,7 @@ def _options(brief: Brief) -> list[Schedule]:
             bounded = PrefixCaching(snapshots=4 * _CAME, tokens=tokens)
             # The server answers requests with seeds one by one, by other code.
             found.append(_kept(brief, name, bounded, seeds=tokens == _IN_BLOCKS))
-        found.append(_drafts(brief))
+        found += [_drafts(brief), _drafts_of_a_twin(brief)]
     if brief.library == _BOUNDS_CONTEXT:
         found.append(_context(brief))
     if Capability.ADAPTERS in brief.capabilities:
@@ -132,6 +135,18 @@ def _context(brief: Brief) -> Schedule:
             Probe(kind, produced(f"r{SHORT}", 1)) for kind in brief.probes if kind == BEYOND
         ),
     )
+
+
+def _drafts_of_a_twin(brief: Brief) -> Schedule:
+    """All drafts are right, so that each moves on what is kept of the drafter and of the history.
+
+    Penalties count the tokens of an answer; of a prompt, a drafter's server counts the last alone
+    (mlx_lm/generate.py:532).
+    """
+    rows = requests_of(brief, {"plain": MEDIUM, "repeated": ONE, "counted": ONE}, ANSWER)
+    for at, name in enumerate(("repetition_penalty", "frequency_penalty"), start=1):
+        rows[at] = replace(rows[at], processors=(Processor("library", {name: 1.4}),))
+    return at_once("drafts_of_a_twin", *rows, options=EngineOptions(draft_model=TWIN, counted=True))
 
 
 def _adapter(brief: Brief, name: str, **fields: str) -> Schedule:

@@ -161,9 +161,7 @@ class Claims:
             calls = sampler.drawn()
             # One for rows whose prompts have ended, and one for rows that decode.
             self._add("calls of a sampler that rows share", len(calls), 0, 2)
-            for mine, again in calls:
-                what = "tokens drawn with the same random numbers"
-                self._made.append(Claim(what, str(mine), str(again), mine == again))
+            self._made += [sampler.claim(*call) for call in calls]
 
     def _add(self, what: str, said: float, least: float, most: float) -> None:
         found = f"{least:g}" if least == most else f"{least:g} to {most:g}"

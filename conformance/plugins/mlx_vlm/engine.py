@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from conformance.backend.recorded_sampler import RecordedSampler, recorded
+from conformance.backend.redrawing import ComparedSampler
 from conformance.backend.weighing import pending_edges
 from conformance.core.accepted_fields import Accepted, Passed, Recorder, parameters_of
 from conformance.core.counted import Counted
@@ -160,6 +161,8 @@ class MlxVlmEngine(Engine):
         if self._sampler is not None:
             reported = [event for event in events if event.logprobs is not None]
             self._claims += [self._sampler.claim(event) for event in reported]
+            if isinstance(compared := self._sampler.sampler, ComparedSampler):
+                self._claims += [compared.claim(*call) for call in compared.drawn()]
         both = [e for e in events if e.logprobs is not None and e.token_logprob is not None]
         self._claims += [own_logprob(event) for event in both]
         self._claims += [alternatives(r.top_logprobs) for r in responses if r.top_logprobs]

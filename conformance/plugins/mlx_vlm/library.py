@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -59,6 +59,7 @@ class MlxVlm(InstalledLibrary):
     name: ClassVar[str] = "mlx_vlm"
     package: ClassVar[str] = "mlx_vlm"
     schemes: ClassVar[tuple[str, ...]] = ("uniform", "turboquant")
+    filters: ClassVar[Mapping[str, float]] = {"top_n_sigma": 1.5, "p_less": True, "typical_p": 0.6}
 
     lazy = staticmethod(loading.lazy)
     tokenizer = staticmethod(loading.tokenizer)

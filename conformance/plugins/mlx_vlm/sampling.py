@@ -11,6 +11,7 @@ import mlx.core as mx
 import numpy as np
 
 from conformance.backend import sampling
+from conformance.backend.redrawing import ComparedSampler
 from conformance.backend.sampling import ProcessorFn, SamplerFn, ranked
 from conformance.core.errors import ScheduleError, Unsupported
 from conformance.core.schedule import Request
@@ -37,13 +38,13 @@ def make_sampler(sampler: Sampler | None) -> SamplerFn | None:
         return ranked(int(sampler.args["rank"]))
     if sampler.kind == BY_POSITION:
         return PositionSampler(int(sampler.args["ranks"]))
-    if sampler.kind not in ("library", RANDOM):
+    if sampler.kind not in ("library", RANDOM, "compared"):
         raise ScheduleError(
             f"mlx_vlm: no sampler of kind {sampler.kind!r}; "
-            f"there are library, rank, {BY_POSITION}, {RANDOM}"
+            f"there are library, rank, compared, {BY_POSITION}, {RANDOM}"
         )
     made: SamplerFn = compat.sampler_of(sampler.args)
-    return made
+    return ComparedSampler(made, sampler.args) if sampler.kind == "compared" else made
 
 
 class PositionSampler:

@@ -283,6 +283,19 @@ def about_drafts(drafted: Sequence[Drafted], count: int, most: int) -> Iterator[
         yield Claim("tokens verified at once", str(length), str(most + 1), length == most + 1)
 
 
+def about_right_drafts(drafted: Sequence[Drafted], longest: int, most: int) -> Iterator[Claim]:
+    """Claims that answers are verified in no more calls than they have drafts, all of them right.
+
+    Args:
+        longest: the tokens of the longest answer; ``most``: the tokens of a draft.
+    """
+    needed = -(-longest // (most + 1))
+    for one in drafted:
+        calls = sum(length == most + 1 for length in one.verified)
+        what = "calls that verify the right drafts of an answer"
+        yield Claim(what, str(calls), f"at most {needed}", calls <= needed)
+
+
 def about_swap(name: str, before: int, after: int) -> Claim:
     """Claim that a model which is loaded again finds about as much memory in use as before."""
     grown = after - before

@@ -21,7 +21,7 @@ import msgspec
 
 from conformance.core.accepted_fields import COMMAND_LINE, LeftOut, Passed, Recorder
 from conformance.core.engine import Submission
-from conformance.core.engine_options import EngineOptions
+from conformance.core.engine_options import TWIN, EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.forward_calls import ServedStep
 from conformance.core.origin import Origin, Other
@@ -35,6 +35,7 @@ from conformance.plugins.servers.claims import (
     about_kept,
     about_limits,
     about_lists,
+    about_right_drafts,
     about_swap,
     right_text,
 )
@@ -276,6 +277,9 @@ class ManagedEngine(ServedEngine):
             if self._options.draft_model:
                 found_drafts = drafted(self._server.folder)
                 yield from about_drafts(found_drafts, len(self._requests), self.drafts)
+            if self._options.draft_model == TWIN:
+                limits = [request.max_tokens for request in self._requests.values()]
+                yield from about_right_drafts(found_drafts, max(limits), self.drafts)
             yield from self._swaps()
         if self._options.listed:
             yield from about_lists(self.url, self.health, self.model_name())

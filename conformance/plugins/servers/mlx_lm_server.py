@@ -19,7 +19,7 @@ from conformance.core.accepted_fields import (
     source_tree,
 )
 from conformance.core.engine import Capability
-from conformance.core.engine_options import EngineOptions
+from conformance.core.engine_options import TWIN, EngineOptions
 from conformance.core.origin import Origin, Other
 from conformance.core.schedule import Request
 from conformance.plugins.distributed.ways import write_index
@@ -130,7 +130,8 @@ class MlxLmServer(ManagedEngine):
             write_adapter(folder, adapter, seed + options.adapter)
         if (drafts := added.get("--draft-model")) and self._origin.other is not None:
             drafts.mkdir()
-            self._origin.other(seed + options.draft_model).write(drafts)
+            number = 0 if options.draft_model == TWIN else options.draft_model
+            self._origin.other(seed + number).write(drafts)
             self.dress(drafts)
 
     def kept_bytes(self) -> int | None:

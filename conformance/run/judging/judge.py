@@ -101,6 +101,7 @@ def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
         compose=lambda parts: subject.library.compose(subject.model, parts),
         heads=lambda: subject.library.head_sizes(subject.model),
         schemes=subject.library.schemes,
+        filters=subject.library.filters,
         texts=family.checkpoint.texts if family.checkpoint is not None else (),
         family=family.name,
         library=family.facts.library,

@@ -17,7 +17,12 @@ from conformance.plugins.mlx_vlm.library_parts import (
     prompt_class,
 )
 from conformance.power.faults.mlx_vlm.tools import mlx_vlm_fault
-from conformance.power.faults.shared_faults import OUTPUT, no_processors_after, nucleus_of_all_rows
+from conformance.power.faults.shared_faults import (
+    OUTPUT,
+    differs,
+    no_processors_after,
+    nucleus_of_all_rows,
+)
 
 _fault = partial(
     mlx_vlm_fault,
@@ -93,6 +98,28 @@ def history_of_another_row(hits: Hits) -> Patch:
 def top_p_threshold_over_rows(hits: Hits) -> Patch:
     """The narrowest nucleus of all rows bounds the tokens of each."""
     return nucleus_of_all_rows(part("sample_utils"), hits)
+
+
+@_fault(
+    "F2.surprise-of-all-rows",
+    source="a review: sampling parameters that no schedule set",
+    kills=("samplers/engines_typical_p",),
+)
+def surprise_of_all_rows(hits: Hits) -> Patch:
+    """Typical sampling measures a row's surprise by the mean entropy of all rows."""
+
+    def apply_typical_p(right: Right, logprobs: mx.array, share: float) -> mx.array:
+        true: mx.array = right(logprobs, share)
+        probs = mx.exp(logprobs)
+        entropy = -(probs * logprobs).sum(axis=-1).mean()
+        order = mx.argsort(mx.abs(logprobs + entropy), axis=-1)
+        nearer = mx.cumsum(mx.take_along_axis(probs, order, axis=-1), axis=-1, inclusive=False)
+        above = mx.put_along_axis(mx.zeros_like(probs), order, nearer, axis=-1)
+        wrong = mx.where(above < share, logprobs, -mx.inf)
+        hits.hit_if(differs(wrong, true))
+        return wrong
+
+    return wrap(part("sample_utils"), "apply_typical_p", apply_typical_p)
 
 
 _draw = partial(

@@ -325,6 +325,30 @@ def _first_of_joining(owner: Any, part: Part, hits: Hits) -> Patch:
     return wrap(owner, "extend", extend)
 
 
+@_quantized(
+    "B21.row-kept-with-scales-of-the-first",
+    source="a review: what is kept of quantized batches was never reused",
+    kills=("prefix_store/uniform_beside",),
+    # Other caches are kept in blocks, which no row is taken out for.
+    needs=("cache:RotatingKVCache", *GROUPED),
+)
+def row_kept_with_scales_of_the_first(hits: Hits) -> Patch:
+    """Uniform bits: what is kept of a row has the scales and biases of the first row's values."""
+
+    def extract(right: Right, self: Any, row: int) -> Any:
+        kept = right(self, row)
+        if kept.values is not None and row:
+            hits.hit()
+            bits, *parts = kept.values
+            columns = slice(self._idx - kept.offset, self._idx)
+            first = [one[:1, :, columns] for one in self.values[1:]]
+            assert [one.shape for one in first] == [one.shape for one in parts]
+            kept.values = (bits, *map(mx.contiguous, first))
+        return kept
+
+    return wrap(uniform_class(), "extract", extract)
+
+
 _of_several = partial(_quantized, kills=("traffic_quantized",))
 
 

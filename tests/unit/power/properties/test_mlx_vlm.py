@@ -4,8 +4,10 @@ import functools
 
 import pytest
 from mlx_vlm.models import cache, gated_delta, rope_utils, sparse_attention, ssm
+from mlx_vlm.vision_cache import VisionFeatureCache
 
 from conformance.backend.uncompiled import uncompiled
+from conformance.plugins.mlx_vlm.library_parts import part
 from conformance.power.properties.function_defects import load_function_defects
 from conformance.power.properties.mlx_vlm import properties
 
@@ -42,6 +44,7 @@ def never(*args, **kwargs):
     """Gives nothing, whatever it is asked."""
 
 
+apc, ar = part("apc"), part("generate.ar")
 ARRAYS, POOLING, BATCH_POOLING = cache.ArraysCache, cache.PoolingCache, cache.BatchPoolingCache
 BUFFERED = cache.BufferedRotatingKVCache
 # For each property what is broken, and how.
@@ -80,6 +83,10 @@ BROKEN = {
     "delta: a cache's states": (gated_delta, "gated_delta_update", None),
     "delta: by Metal": (gated_delta, "compute_g", lambda gates: gates * 0.9),
     "delta: state space by Metal": (ssm, "ssm_update", None),
+    "keys: features of pictures": (VisionFeatureCache, "_make_key", lambda key: key[:5]),
+    "keys: files of kept prefixes": (apc, "apc_disk_namespace", lambda name: name[:2]),
+    "keys: random numbers": (ar, "_position_seed", lambda seed: seed & 0xFFFF),
+    "keys: prefixes behind all media": (apc, "media_safe_prefix_min", lambda end: end // 2),
     "mrope: angles": (rope_utils, "compute_mrope_frequencies", lambda angles: angles * 1.001),
     "mrope: eager": (rope_utils, "_eager_rope_angles", lambda angles: angles * 1.001),
     "mrope: heads": (rope_utils, "mrope_position_selector", lambda axes: axes[::-1]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from mlx_lm import server
@@ -171,3 +172,21 @@ def quantized_keys_not_used(hits: Hits) -> Patch:
         return right(**{**options, "kv_bits": None})
 
     return wrap(server, "stream_generate", generate)
+
+
+@_fault(
+    "S103.drafter-cut-once-more",
+    source="a review: drafts of a server are never right",
+    kills=("served_options/drafts_of_a_twin",),
+)
+def drafter_cut_once_more(hits: Hits) -> Patch:
+    """Where all drafts were right, the drafter's cache loses a token: later drafts are wrong."""
+    cut: list[int] = []  # of the model and of its drafter, in turn
+
+    def trim(right: Right, caches: Any, count: int) -> Any:
+        cut.append(count)
+        all_right = len(cut) % 2 == 0 and cut[-2:] == [0, 0]
+        hits.hit_if(all_right)
+        return right(caches, count + all_right)
+
+    return wrap(import_module("mlx_lm.generate"), "trim_prompt_cache", trim)

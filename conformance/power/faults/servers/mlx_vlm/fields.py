@@ -1,4 +1,4 @@
-"""Defects of counts of messages, of fields that look neutral, and of a request's limit of tokens."""
+"""Defects of counts of messages, of fields that look neutral, and of the context's end."""
 
 from __future__ import annotations
 
