@@ -99,7 +99,7 @@ def worst(result: CaseResult) -> Finding | None:
 
 
 def worst_of(seen: Sequence[Finding], *, served: bool = False) -> Finding | None:
-    """The first finding with the highest severity; a wrong token rather than what may follow from it.
+    """The first finding with the highest severity; a wrong token before what may follow from it.
 
     Args:
         seen: findings that are about the run itself.

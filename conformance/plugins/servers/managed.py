@@ -139,11 +139,9 @@ class ManagedEngine(ServedEngine):
             engine._server = _Unstarted(Path(name))
             if engine._options.markers:
                 engine._of_words().mkdir()
-            flags = dict(
-                _options_of(
-                    [*engine.place(Path(name), 0), *engine.flags(), *_named(engine.added(Path(name)))]
-                )
-            )
+            added = _named(engine.added(Path(name)))
+            place = engine.place(Path(name), 0)
+            flags = dict(_options_of([*place, *engine.flags(), *added]))
             for option in dict.fromkeys((*accepted[COMMAND_LINE], *flags)):
                 recorder.add(COMMAND_LINE, option, flags.get(option, LeftOut.LEFT_OUT))
             for recorder.arrival, arrival in enumerate(schedule.arrivals):
@@ -156,7 +154,7 @@ class ManagedEngine(ServedEngine):
         return recorder.passed
 
     @classmethod
-    def of_family(cls, origin: Origin, family: str) -> Other:
+    def of_family(cls, origin: Origin, family: str) -> Other:  # noqa: ARG003
         """The model of another family, in the dtype and with the seed of this one."""
         raise Unsupported("the server does not load other models: not supported")
 
