@@ -99,19 +99,18 @@ def worst(result: CaseResult) -> Finding | None:
 
 
 def worst_of(seen: Sequence[Finding], *, served: bool = False) -> Finding | None:
-    """The first finding with the highest severity; a wrong token rather than what follows from it.
+    """The first finding with the highest severity; a wrong token before what may follow from it.
 
     Args:
         seen: findings that are about the run itself.
-        served: whether a server ran. It reports what it reused, too; a wrong token comes before all
-            that it reports, in whichever schedule.
+        served: whether a server ran. It reports what it reused, too.
     """
     most = max(seen, key=lambda item: item.verdict.severity, default=None)
     if most is None or most.check not in (_REPORTED if served else _DERIVED):
         return most
     tokens = [one for one in seen if one.check == "free" and one.verdict is Verdict.DIVERGED]
     same = [one for one in tokens if one.schedule == most.schedule]
-    return next(iter([*same, *(tokens if served else ())]), most)
+    return next(iter([*same, *tokens]), most)
 
 
 def new_verdict(result: CaseResult) -> Verdict:
@@ -160,15 +159,23 @@ def _what(result: CaseResult, finding: Finding | None) -> str:
         return "; ".join(["passes, but the expectations name a defect for it", *rules])
     if finding is None:
         return "; ".join(rules) or f"the verdict is {result.verdict}, without a finding"
-    return "; ".join([finding.what + _others(result), *rules])
+    return "; ".join([finding.what + _others(result, finding), *rules])
 
 
-def _others(result: CaseResult) -> str:
-    """How many more findings there are, with known defects counted separately."""
+def _others(result: CaseResult, shown: Finding) -> str:
+    """How many more findings there are, with known defects counted separately.
+
+    Where a wrong token leads, a wrong count or end in another schedule is named: it may be another
+    defect.
+    """
     seen = [finding for finding in result.evidence if finding.check not in ASIDE]
-    known = 0 if result.expected else sum(bool(finding.known) for finding in seen)
-    more = len(seen) - known - 1
+    new = [finding for finding in seen if result.expected or not finding.known]
+    known, more = len(seen) - len(new), len(new) - 1
     counts = [f"{more} more finding{'s' if more > 1 else ''}"] if more > 0 else []
+    other = [f for f in new if f.check in _DERIVED and f.schedule not in ("", shown.schedule)]
+    if other and shown.check not in _DERIVED:
+        most = max(other, key=lambda finding: finding.verdict.severity)
+        counts[-1] += f", one of them in schedule {most.schedule!r}: {most.what}"
     counts += [f"{known} of known defects"] if known else []
     return f" (and {', '.join(counts)})" if counts else ""
 

@@ -16,6 +16,7 @@ from conformance.core.engine import Engine
 from conformance.core.schedule import Schedule
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.reference.subject import Subject
+from conformance.report.message import worst_of
 from conformance.run.judging.judge import brief_for
 from conformance.run.judging.playing import play_schedule
 from conformance.run.session import Session
@@ -48,7 +49,7 @@ def with_needs(
     """
     new = [f for f in result.evidence if f.schedule and not (f.verdict.good or f.known)]
     behind = [finding for finding in new if finding.mended]
-    worst = max(behind or new, key=lambda finding: finding.verdict.severity, default=None)
+    worst = worst_of(behind or new)
     if worst is None or (behind and mended is None):
         return result
     engine = session.registry.engines[case.engine]

@@ -18,7 +18,7 @@ DOCUMENTS = sorted(
     for path in ROOT.glob(pattern)
 )
 
-ENGINES = r"mlx_v?lm(_server|_batch_generate)?|vllm_mlx|rapid_mlx|mlx_omni_server|my_\w+"
+ENGINES = r"mlx_v?lm(_server|_batch_generate)?|vllm_mlx|rapid_mlx|mlx_o\w+_server|my_\w+"
 LINES_MAX = {"README.md": 110, "ARCHITECTURE.md": 120, "CONTRIBUTING.md": 60}
 
 

@@ -37,7 +37,7 @@ def given(plugin, hook):
 
 
 def test_there_are_packages():
-    assert [path.name for path in PACKAGES] == ["rapid_mlx", "vllm_mlx"]
+    assert [path.name for path in PACKAGES] == ["mlx_openai_server", "rapid_mlx", "vllm_mlx"]
 
 
 @each

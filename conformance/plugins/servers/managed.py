@@ -43,6 +43,7 @@ from conformance.plugins.servers.endpoints import ending_of
 from conformance.plugins.servers.fields import question, sampled
 from conformance.plugins.servers.planting import Steps, drafted, kept, weighed
 from conformance.plugins.servers.process import (
+    HOST,
     ManagedServer,
     Pool,
     ServerError,
@@ -140,11 +141,9 @@ class ManagedEngine(ServedEngine):
             engine._server = _Unstarted(Path(name))
             if engine._options.markers:
                 engine._of_words().mkdir()
-            flags = dict(
-                _options_of(
-                    [*_place(Path(name), 0), *engine.flags(), *_named(engine.added(Path(name)))]
-                )
-            )
+            added = _named(engine.added(Path(name)))
+            place = engine.place(Path(name), 0)
+            flags = dict(_options_of([*place, *engine.flags(), *added]))
             for option in dict.fromkeys((*accepted[COMMAND_LINE], *flags)):
                 recorder.add(COMMAND_LINE, option, flags.get(option, LeftOut.LEFT_OUT))
             for recorder.arrival, arrival in enumerate(schedule.arrivals):
@@ -157,9 +156,9 @@ class ManagedEngine(ServedEngine):
         return recorder.passed
 
     @classmethod
-    @abstractmethod
-    def of_family(cls, origin: Origin, family: str) -> Other:
+    def of_family(cls, origin: Origin, family: str) -> Other:  # noqa: ARG003
         """The model of another family, in the dtype and with the seed of this one."""
+        raise Unsupported("the server does not load other models: not supported")
 
     @classmethod
     @abstractmethod
@@ -169,6 +168,10 @@ class ManagedEngine(ServedEngine):
     @abstractmethod
     def flags(self) -> Sequence[str]:
         """The server's options, without its model and port."""
+
+    def place(self, folder: Path, port: int) -> Sequence[str]:
+        """The arguments that say which checkpoint is served, and where."""
+        return ["--model", str(folder), "--host", HOST, "--port", str(port)]
 
     def added(self, folder: Path) -> Mapping[str, Path]:  # noqa: ARG002
         """Further options, each with the folder that ``add`` makes for it."""
@@ -398,9 +401,9 @@ class ManagedEngine(ServedEngine):
         if own_limit(request, self._options) is None:
             yield "max_tokens"
 
-    @abstractmethod
     def spelling(self) -> Spelling:
         """What reads the text of the server's checkpoint as the library's single stream does."""
+        raise Unsupported("the server's tokens are words: not supported")
 
     def read(self, request: Request, answer: Answer) -> Tokens:
         """See ``ServedEngine.read``; by the single stream if tokens are pieces of text."""
@@ -592,7 +595,7 @@ class ManagedEngine(ServedEngine):
             runs = planting.command(self.module(), folder, self._places())
             self.add(folder)
             given = [*self.flags(), *_named(self.added(folder))]
-            return [*self.launcher(), sys.executable, *runs, *_place(folder, port), *given]
+            return [*self.launcher(), sys.executable, *runs, *self.place(folder, port), *given]
 
         environment = {**os.environ, **_OFFLINE, **self.environment()}
         if self._options.listed:
@@ -616,11 +619,6 @@ class _Unstarted(ManagedServer):
 def _named(added: Mapping[str, Path]) -> Iterator[str]:
     for option, place in added.items():
         yield from (option, str(place))
-
-
-def _place(folder: Path, port: int) -> list[str]:
-    """The options that say what is served, and where."""
-    return ["--model", str(folder), "--host", "127.0.0.1", "--port", str(port)]
 
 
 def _options_of(command: Sequence[str]) -> Iterator[tuple[str, str]]:

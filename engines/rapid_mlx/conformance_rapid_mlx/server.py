@@ -1,18 +1,14 @@
 """``rapid-mlx serve`` as an engine: started here on a family's tiny checkpoint, asked over HTTP."""
 
-import os
-import sys
-
 from conformance import Capability
 from conformance.core.engine_options import PrefixCaching
 from conformance.plugins.servers.managed import ManagedEngine
-from conformance.plugins.servers.process import start
+from conformance.plugins.servers.process import HOST
 from conformance.plugins.servers.served_engine import SERVED
 from conformance.plugins.servers.words import tokens_of, write_tokenizer
 
 # Requests that may wait: 256 by default, after which it answers, as documented, that it is busy.
 _WAITING = "1000"
-_OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
 
 
 class RapidMlxServer(ManagedEngine):
@@ -60,19 +56,9 @@ class RapidMlxServer(ManagedEngine):
         """It must not report its use to anyone."""
         return {"RAPID_MLX_TELEMETRY": "0", "DO_NOT_TRACK": "1"}
 
-    def _start(self):
-        """See ``ManagedEngine._start``: its model is an argument of a subcommand."""
-
-        def write(folder):
-            self._origin.write(folder)
-            self.dress(folder)
-
-        def command(folder, port):
-            place = ["serve", str(folder), "--host", "127.0.0.1", "--port", str(port)]
-            return [sys.executable, "-m", self.module(), *place, *self.flags()]
-
-        environment = {**os.environ, **_OFFLINE, **self.environment()}
-        return start(write, command, environment=environment, health=self.health)
+    def place(self, folder, port):
+        """See ``ManagedEngine.place``: its model is an argument of a subcommand."""
+        return ["serve", str(folder), "--host", HOST, "--port", str(port)]
 
     def dress(self, folder):
         """Families of mlx-lm have no tokenizer."""

@@ -117,9 +117,13 @@ def test_a_wrong_token_comes_before_what_may_follow_from_it(result, finding):
     head, reported = parts(failure_message(result(verdict=Verdict.PROTOCOL, evidence=evidence)))
     assert head == "diverged: mlx_lm/llama/ragged/float32/0"
     assert reported["what"] == "word 4 is 'cold', alone it is 'hand' (and 1 more finding)"
-    elsewhere = (evidence[0], finding(Verdict.DIVERGED, check="free", schedule="another"))
-    _, reported = parts(failure_message(result(verdict=Verdict.PROTOCOL, evidence=elsewhere)))
-    assert reported["what"] == "usage (and 1 more finding)"
+    other = finding(Verdict.PROTOCOL, check="protocol", what="ends wrong", schedule="few")
+    elsewhere = (other, finding(Verdict.DIVERGED, check="free", what="cold", schedule="many"))
+    head, reported = parts(failure_message(result(verdict=Verdict.PROTOCOL, evidence=elsewhere)))
+    assert head == "diverged: mlx_lm/llama/ragged/float32/0"
+    assert (
+        reported["what"] == "cold (and 1 more finding, one of them in schedule 'few': ends wrong)"
+    )
     served = result("e/f/served_ends/d/0", verdict=Verdict.PROTOCOL, evidence=elsewhere)
     head, _ = parts(failure_message(served))
     assert head == "diverged: e/f/served_ends/d/0"

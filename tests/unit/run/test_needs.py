@@ -70,9 +70,10 @@ def test_what_fails_behind_known_defects_is_made_small_with_these_mended(monkeyp
     judged = judge.judged(case, opened.run(case))
     assert judged.mended is not None
     found = judge.diagnosed(case, judged)
-    assert "needs 2 requests, a join while another decodes (" in found.evidence[-1].what
+    assert "needs 2 requests (" in found.evidence[-1].what
     assert len(found.smallest.requests) == 2
     assert worst(found).mended == "padding-attended"
+    assert worst(found).schedule == found.evidence[-1].schedule, "needs are of what leads"
     assert with_needs(opened, case, judged) == judged, "it cannot run with them mended"
 
 
