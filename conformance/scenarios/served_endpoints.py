@@ -6,7 +6,7 @@ what ended an answer must be the same, in the endpoint's own words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -121,7 +121,7 @@ def _rows(brief: Brief, endpoint: str, prefix: str = "r") -> list[Request]:
     ]
 
 
-def _drawn_from(brief: Brief, at: int, unsaid: set[int]) -> Processor:
+def _drawn_from(brief: Brief, at: int, unsaid: Collection[int] = ()) -> Processor:
     """Plain words, other ones for each request."""
     low, high = brief.tokens
     return plain_words(token for token in range(low + at, high, 8) if token not in unsaid)

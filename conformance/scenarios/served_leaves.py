@@ -47,6 +47,7 @@ def leaves(brief: Brief) -> list[Schedule]:
     long = text_request(brief, "long", SHORT, max_tokens=2 * LASTING)
     rows = requests_of(brief, (LONG, MEDIUM, TWO), ANSWER)
     after = text_request(brief, "next", MEDIUM, variant=1, max_tokens=ANSWER)
+    known = {brief.library, *brief.capabilities}
     return [
         Schedule(
             "last_slot",
@@ -82,7 +83,7 @@ def leaves(brief: Brief) -> list[Schedule]:
         *([_in_prefill(brief)] if Capability.CHUNKED in brief.capabilities else []),
         # That of mlx-vlm needs minutes, and goes on at wrong positions where the client of a longer
         # prompt leaves in prefill (rope-of-one-padded-row).
-        *([_again(brief)] if brief.library == _FAST else []),
+        *([_again(brief)] if {_FAST, Capability.COUNTED} <= known else []),
     ]
 
 

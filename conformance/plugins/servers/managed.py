@@ -54,7 +54,18 @@ from conformance.plugins.servers.process import (
 from conformance.plugins.servers.served_engine import ServedEngine
 from conformance.plugins.servers.spelling import Right, Spelling, write_pieces
 from conformance.plugins.servers.tool_answers import Marked
-from conformance.plugins.servers.words import end_by, exchange, exchanged, rename, text_of
+from conformance.plugins.servers.words import (
+    MARKERS,
+    end_by,
+    exchange,
+    exchanged,
+    joined_tokens,
+    rename,
+    text_of,
+    tokens_of,
+    whole_text,
+    write_tokenizer,
+)
 from conformance.scenarios.marker_styles import STYLES
 from conformance.scenarios.pieces import PieceKind, bytes_of
 
@@ -165,6 +176,18 @@ class ManagedEngine(ServedEngine):
     def module(cls) -> str:
         """The module that Python runs."""
 
+    def tokens(self, answer: Answer) -> Tokens:
+        """See ``ServedEngine.tokens``: the words, with logprobs where each has one."""
+        words = self._options.words
+        if words:
+            text = whole_text(answer.parts, MARKERS)
+            return [(token, None) for token in joined_tokens(text, words)]
+        found = tokens_of(answer.text)
+        logprobs = [entry.get("logprob") for entry in answer.entries]
+        if len(logprobs) < len(found):
+            logprobs = [None] * len(found)
+        return list(zip(found, logprobs, strict=False))
+
     @abstractmethod
     def flags(self) -> Sequence[str]:
         """The server's options, without its model and port."""
@@ -188,9 +211,9 @@ class ManagedEngine(ServedEngine):
         """Variables that the server reads."""
         return {}
 
-    @abstractmethod
     def dress(self, folder: Path) -> None:
-        """Add other files that a server needs to a written checkpoint."""
+        """Add what a written checkpoint lacks: of mlx-lm, a tokenizer."""
+        write_tokenizer(folder, self._origin.family.vocab_size)
 
     def connect(self) -> str:
         """See ``ServedEngine.connect``: a running server with the same options, or a new one."""

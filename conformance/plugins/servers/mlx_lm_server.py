@@ -24,20 +24,12 @@ from conformance.core.origin import Origin, Other
 from conformance.core.schedule import Request
 from conformance.plugins.distributed.ways import write_index
 from conformance.plugins.servers.adapters import adapted_stream, write_adapter
-from conformance.plugins.servers.answers import Answer
-from conformance.plugins.servers.asking import Question, Tokens
+from conformance.plugins.servers.asking import Question
 from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.other_models import another, nbytes_of, quantized_stream
 from conformance.plugins.servers.process import free_port
 from conformance.plugins.servers.served_engine import SERVED
 from conformance.plugins.servers.spelling import Spelling
-from conformance.plugins.servers.words import (
-    MARKERS,
-    joined_tokens,
-    tokens_of,
-    whole_text,
-    write_tokenizer,
-)
 
 
 class MlxLmServer(ManagedEngine):
@@ -164,10 +156,6 @@ class MlxLmServer(ManagedEngine):
 
         return another(MlxLm(), FAMILIES, family, origin)
 
-    def dress(self, folder: Path) -> None:
-        """Add a tokenizer, which families of mlx-lm do not have."""
-        write_tokenizer(folder, self._origin.family.vocab_size)
-
     @classmethod
     def alone(cls, model: Any, request: Request, options: EngineOptions) -> tuple[int, ...] | None:
         """See ``Engine.alone``; for an adapter or quantized caches, the library's own stream."""
@@ -192,18 +180,6 @@ class MlxLmServer(ManagedEngine):
         """See ``ManagedEngine.spelling``."""
         tokenizer = load(self._server.folder)
         return Spelling(tokenizer, tokenizer.detokenizer)
-
-    def tokens(self, answer: Answer) -> Tokens:
-        """The words of the answer; an unstreamed answer also has logprobs."""
-        words = self._options.words
-        if words:
-            text = whole_text(answer.parts, MARKERS)
-            return [(token, None) for token in joined_tokens(text, words)]
-        found = tokens_of(answer.text)
-        logprobs = [entry.get("logprob") for entry in answer.entries]
-        if len(logprobs) < len(found):
-            logprobs = [None] * len(found)
-        return list(zip(found, logprobs, strict=False))
 
 
 def _option(name: str) -> str:

@@ -4,7 +4,6 @@ from conformance import Capability
 from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.process import HOST
 from conformance.plugins.servers.served_engine import SERVED
-from conformance.plugins.servers.words import tokens_of, write_tokenizer
 
 
 class MlxOpenaiServer(ManagedEngine):
@@ -51,11 +50,3 @@ class MlxOpenaiServer(ManagedEngine):
             *("--prompt-cache-size", str(caching.snapshots if caching is not None else 0)),
             "--no-log-file",
         )
-
-    def dress(self, folder):
-        """Families of mlx-lm have no tokenizer."""
-        write_tokenizer(folder, self._origin.family.vocab_size)
-
-    def tokens(self, answer):
-        """The answer's words."""
-        return [(token, None) for token in tokens_of(answer.text)]

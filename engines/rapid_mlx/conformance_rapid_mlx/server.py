@@ -5,7 +5,6 @@ from conformance.core.engine_options import PrefixCaching
 from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.process import HOST
 from conformance.plugins.servers.served_engine import SERVED
-from conformance.plugins.servers.words import tokens_of, write_tokenizer
 
 # Requests that may wait: 256 by default, after which it answers, as documented, that it is busy.
 _WAITING = "1000"
@@ -59,15 +58,3 @@ class RapidMlxServer(ManagedEngine):
     def place(self, folder, port):
         """See ``ManagedEngine.place``: its model is an argument of a subcommand."""
         return ["serve", str(folder), "--host", HOST, "--port", str(port)]
-
-    def dress(self, folder):
-        """Families of mlx-lm have no tokenizer."""
-        write_tokenizer(folder, self._origin.family.vocab_size)
-
-    def tokens(self, answer):
-        """Words; an answer in one piece has logprobs."""
-        found = tokens_of(answer.text)
-        logprobs = [entry.get("logprob") for entry in answer.entries]
-        if len(logprobs) < len(found):
-            logprobs = [None] * len(found)
-        return list(zip(found, logprobs, strict=False))
