@@ -135,9 +135,7 @@ NOT_IN_WORKLOADS = {
 }
 
 # By day one of each verdict that a workload sees, and one that none sees.
-BY_DAY = {
-    verdict: name for name, (verdict, _) in EXPECTED.items() if name not in NOT_IN_WORKLOADS
-}
+BY_DAY = {verdict: name for name, (verdict, _) in EXPECTED.items() if name not in NOT_IN_WORKLOADS}
 
 # What each fake leaves out: these scenarios are vacuous on it, and all others exact.
 VACUOUS = {
@@ -259,7 +257,7 @@ def test_a_wrong_engine_gets_its_verdict_there_alone(toy, engine):
     "engine",
     [
         pytest.param(
-            *(e,),
+            e,
             id=e.__name__,
             marks=[pytest.mark.nightly] * (e.__name__ not in {*BY_DAY.values(), "ForgetsBound"}),
         )
