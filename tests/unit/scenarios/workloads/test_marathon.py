@@ -170,8 +170,9 @@ class SharesOfAllRows(ContinuousBatching):
 
     def forward(self, rows, length):
         logits = super().forward(rows, length)
+        best = max(normalise(own).max() for own in logits)
         for row in rows:
-            row.chooser.best = max(normalise(own).max() for own in logits)
+            row.chooser.best = best
         return logits
 
 
