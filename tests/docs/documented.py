@@ -83,7 +83,7 @@ SMALLER = (
     (
         "conformance run --engine mlx_lm --family afm7",
         ("--explain-seconds",),
-        "--explain-seconds 1",
+        "--explain-seconds 0",
     ),
     ("conformance new family", (), "--no-ladder"),
     ("conformance show families --cache", (), "--engine mlx_lm --family gemma3*"),
@@ -118,22 +118,17 @@ INSTEAD = {
 
 
 def by_day(commands):
-    """Those, in words, that have each command with each of its options in one of them."""
-    chosen, seen = [], set()
-    for words in sorted(commands, key=lambda words: (-len(_used(words)), words)):
-        if _used(words) - seen:
-            chosen.append(words)
-            seen |= _used(words)
-    return chosen
+    """Of each command, in words, the one that is given the most options."""
+    chosen = {}
+    for words in sorted(commands, key=lambda words: (-len(options(words)), words)):
+        start = 2 + (words[1] in ("audit", "golden", "known", "new")) if words[0] != "python" else 3
+        chosen.setdefault(" ".join(words[:start]), words)
+    return list(chosen.values())
 
 
-def _used(words):
-    """The command with each of the options that it is given, and with none."""
-    start = next((n for n, word in enumerate(words) if word.startswith("-")), len(words))
-    groups = ("audit", "golden", "new")
-    start = min(start, 3 if words[1] in groups else 2) if words[0] == "conformance" else 3
-    command = " ".join(words[:start])
-    return {command, *(f"{command} {word}" for word in words[start:] if word.startswith("--"))}
+def options(words):
+    """Names of the options that a command is given."""
+    return {word.partition("=")[0] for word in words if word.startswith("--")}
 
 
 def shown(path):

@@ -1,6 +1,6 @@
 """Every command that a document shows is run, or named with the reason why not.
 
-By day those that have each command with each of its options once; the others are nightly.
+By day each command once, with most of its options; that the others exist is looked up.
 """
 
 import os
@@ -8,13 +8,15 @@ import shutil
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from checkpoint_folders import make_folder
-from docs.documented import NOT_RUN, ROOT, all_shown, by_day, not_run, shown, small
+from docs.documented import NOT_RUN, ROOT, all_shown, by_day, not_run, options, shown, small
 from forked import run_python
 from library_checkouts import make_checkout
 from shared_oracles import share
 
+from conformance.app.cli.main import group
 from docs import documented
 
 RUN = sorted({tuple(small(command)) for command in all_shown() if not not_run(command)})
@@ -94,11 +96,28 @@ def test_what_is_long_is_made_small():
     assert few == "conformance explore --false-alarms --cases 3 --family llama --jobs 1"
 
 
-def test_each_option_of_each_command_is_in_a_command_of_the_day():
+def test_each_command_is_among_those_of_the_day():
     few = by_day([("conformance", "run"), ("conformance", "run", "--lf"), ("conformance", "diff")])
     assert few == [("conformance", "run", "--lf"), ("conformance", "diff")]
     repeated = [("conformance", "audit", "power", "--quick"), ("conformance", "audit", "bench")]
     assert by_day(repeated) == repeated
+
+
+def unknown(words):
+    """Options that a command of this package is given and has not."""
+    command = group
+    for word in words[1:]:
+        if isinstance(command, click.Group):
+            command = command.get_command(click.Context(command), word)
+    names = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+    return options(words) - names - {"--help", "--version"}
+
+
+def test_each_option_that_a_document_shows_is_one_of_its_command():
+    commands = [words for command in all_shown() if (words := small(command))[0] == "conformance"]
+    assert len(commands) > len(DAY)
+    assert not set().union(*map(unknown, commands))
+    assert unknown(["conformance", "run", "--lf", "--engin"]) == {"--engin"}
 
 
 def test_a_command_that_fails_is_seen_to_fail(workspace):

@@ -2,6 +2,7 @@
 
 import shlex
 
+import pytest
 from docs.documented import ROOT, shown
 from docs.test_commands import call
 from library_checkouts import make_checkout, plant_mistake
@@ -10,6 +11,7 @@ PAGE = ROOT / "docs" / "pull-request.md"
 FAILED = "mlx_lm/llama/ragged/float32/0"
 
 
+@pytest.mark.nightly
 def test_the_page_finds_a_mistake_of_a_branch(tmp_path):
     make_checkout(tmp_path / "path/to/mlx-lm")
     base, branch, explain, repro = map(shlex.split, shown(PAGE))

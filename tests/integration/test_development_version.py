@@ -9,8 +9,8 @@ from library_checkouts import change, make_checkout
 from conformance.plugins import mlx_lm
 
 RUN = ("run", "--engine", "mlx_lm", "--jobs", "2", "--json", "r.jsonl")
-FAMILIES = ("--family", "afm7", "--family", "mamba2", "--family", "llama")
-SCENARIOS = ("--scenario", "ragged", "--scenario", "held", "--scenario", "invalid")
+FAMILIES = ("--family", "afm7", "--family", "mamba2")
+SCENARIOS = ("--scenario", "ragged", "--scenario", "held")
 HELD = "arrays-cache-extract-view, arrays-cache-padding-never-computed"
 EXTRACT = "    def extract(self, idx):\n"
 
@@ -38,7 +38,6 @@ def test_unchanged_code_has_no_new_failure(conformance, checkout):
     found = known(done)
     assert found["afm7/ragged"] == "afm7-kv-reuse-offset"
     assert found["mamba2/held"] == HELD
-    assert "batch-generator-sizes" in found["llama/invalid"]
 
 
 def test_a_defect_of_a_function_that_changed_is_new(conformance, checkout):
@@ -69,5 +68,3 @@ def test_a_new_family_with_the_trait_is_judged_as_known(conformance, tmp_path):
     assert done.code == 0, done
     assert known(done) == {"newcomer/held": HELD}
     assert "cache:ArraysCache" in done.results()[0]["traits"]
-    alone = ("--no-expectations", "--explain-seconds", "0")
-    assert conformance(*RUN, *new, *alone).code == 1

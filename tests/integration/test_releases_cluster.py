@@ -31,6 +31,7 @@ else:
 """
 
 
+@pytest.mark.nightly
 def test_a_killed_workers_releases_are_run_again_and_the_table_is_that_of_one_machine(tmp_path):
     project, variables = stand_ins(tmp_path)
     patches = tmp_path / "patches"

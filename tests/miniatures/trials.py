@@ -8,6 +8,7 @@ import re
 import sys
 
 import mlx.core as mx
+import pytest
 from shared_oracles import shared_store
 
 from conformance.core.faults import Fault, Hits
@@ -101,6 +102,18 @@ class Trials:
 
     def _case(self, family, scenario):
         return CaseId(self.engine, family, scenario, "float32", 0)
+
+
+def by_class(faults, long):
+    """A parameter for each fault; by day one of each class, and none of those that take long."""
+    day = {}
+    for fault in faults:
+        if fault.name not in long:
+            day.setdefault(fault.fault_class, fault)
+    return [
+        pytest.param(f, id=f.name, marks=[pytest.mark.nightly] * (day.get(f.fault_class) is not f))
+        for f in faults
+    ]
 
 
 def traces(faults, package, modules):

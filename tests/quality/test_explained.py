@@ -17,9 +17,7 @@ SECONDS = 10 if ALL else 60
 # With the quick family in which each is cheapest to show.
 FEW = (
     ("mlx_lm/B6.mask-without-padding", "llama"),
-    ("mlx_vlm/B18.padding-of-a-rotating-join-seen", "gemma3"),
     ("mlx_vlm/C2.image-of-another-row", "gemma3"),
-    ("mlx_vlm/E6.rejected-drafts-stay", "gemma4"),
     ("reference_mixed/E3.plan-of-all-rows", "llama"),
 )
 # What is known to be named wrongly, and why.

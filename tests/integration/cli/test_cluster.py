@@ -1,4 +1,7 @@
-"""Runs on a real scheduler with two workers, one of which is killed in the middle of one."""
+"""Runs on a real scheduler with two workers, one of which is killed in the middle of one.
+
+Other commands on the same scheduler are nightly.
+"""
 
 import json
 import os
@@ -71,6 +74,7 @@ def searched(tmp_path, *options):
     )
 
 
+@pytest.mark.nightly
 def test_two_workers_explore_with_a_seed_each_and_a_cause_is_shown_once(cluster, tmp_path):
     address, _ = cluster
     found = tmp_path / "found.jsonl"
@@ -86,6 +90,7 @@ def test_two_workers_explore_with_a_seed_each_and_a_cause_is_shown_once(cluster,
     assert sum(unit["again"] for unit in units) > 0  # the other worker found it, too
 
 
+@pytest.mark.nightly
 def test_faults_are_tried_by_the_workers(cluster, tmp_path):
     address, _ = cluster
     chosen = ("--fault", FAULT, "--family", "llama", "--family", "mamba2")

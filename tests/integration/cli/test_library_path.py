@@ -66,6 +66,7 @@ def test_a_script_is_tried_with_the_same_code_and_names_it(conformance, broken):
     assert f"Made with {broken}@" in script
 
 
+@pytest.mark.nightly
 def test_one_case_is_shown_of_the_checkout(conformance, broken):
     done = conformance("show", CASE, "--library-path", broken)
     assert done.code == 1, done

@@ -53,10 +53,17 @@ def opened(folder, tmp_path, *scenarios, no_expectations=True, **more):
     )
 
 
-def test_the_ladder_is_climbed_on_four_bits(run, folders):
-    done = run(folders["four"])
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        (("--scenario", "ragged", "--scenario", "window", "--scenario", "prefix_caching"), 3),
+        pytest.param((), 26, marks=pytest.mark.nightly),
+    ],
+)
+def test_the_ladder_is_climbed_on_four_bits(run, folders, options, count):
+    done = run(folders["four"], *options)
     assert done.code == 0, done
-    assert "OK: 26 cases, all as expected" in done.out
+    assert f"OK: {count} cases, all as expected" in done.out
     assert "four: float32, 0.000125 GB of weights and about" in done.err
     assert set(done.verdicts()) >= {"four/ragged", "four/window", "four/prefix_caching"}
 
@@ -97,10 +104,9 @@ def test_prompts_dtype_and_the_kept_oracle_are_the_user_s(run, folders, tmp_path
     assert [path for path in kept if now[path] != kept[path]] == [damaged]
 
 
-@pytest.mark.parametrize("name", ["B6.mask-without-padding", "B4.offset-of-row-0"])
-def test_a_defect_shows_on_real_weights_too(name, folders, tmp_path):
+def test_a_defect_shows_on_real_weights_too(folders, tmp_path):
     setup = opened(folders["eight"], tmp_path, "ragged")
-    fault = with_faults(setup.registry).faults[f"mlx_lm/{name}"]
+    fault = with_faults(setup.registry).faults["mlx_lm/B6.mask-without-padding"]
     (case,) = setup.cases
     hits = Hits()
     assert not setup.session.run(case, around=lambda _: fault.inject(hits)).verdict.good
@@ -299,8 +305,14 @@ HARMFUL = {
 }
 
 
-@pytest.mark.parametrize("forks", [True, False])
-@pytest.mark.parametrize("kind", HARMFUL)
+@pytest.mark.parametrize(
+    ("kind", "forks"),
+    [(kind, True) for kind in HARMFUL]
+    + [
+        pytest.param(kind, False, marks=[pytest.mark.nightly] * (kind != "panics"))
+        for kind in HARMFUL
+    ],
+)
 def test_a_tokenizer_that_would_end_the_process_is_blamed(
     kind, forks, folders, tmp_path, monkeypatch
 ):

@@ -112,12 +112,15 @@ def failed(conformance, environment):
     return command, wrong, right
 
 
-def test_a_reused_failure_is_a_failure_of_the_last_run(failed, environment):
+def test_a_reused_failure_stops_a_run_and_is_a_failure_of_the_last_one(failed, environment):
     command, wrong, right = failed
     (remembered,) = Path(environment["XDG_CACHE_HOME"]).rglob("last_failed.json")
     remembered.unlink()
-    done = command(families=("afm7",))
-    assert (done.code, [r["reused"] for r in done.results()]) == (1, [True])
+    done = command("-x")
+    assert done.code == 1, done
+    assert [(r["case"], r["reused"]) for r in done.results()] == [(wrong, True)]
+    assert f"diverged: {wrong}" in done.out
+    assert "1 case not run" in done.out
     done = command("--lf")
     assert [(r["case"], r["reused"]) for r in done.results()] == [(wrong, False)]
     assert "1 left out" in done.out
@@ -131,18 +134,6 @@ def test_a_reused_failure_is_a_failure_of_the_last_run(failed, environment):
     done = command("--changed", families=("llama",))
     assert done.code == 0, done
     assert "NOTHING RUN: no case was played" in done.out.splitlines()[-1]
-
-
-def test_a_reused_failure_stops_a_run_or_fails_it(failed):
-    command, wrong, right = failed
-    done = command("-x")
-    assert done.code == 1, done
-    assert [(r["case"], r["reused"]) for r in done.results()] == [(wrong, True)]
-    assert f"diverged: {wrong}" in done.out
-    assert "1 case not run" in done.out
-    done = command()
-    assert done.code == 1, done
-    assert [(r["case"], r["reused"]) for r in done.results()] == [(wrong, True), (right, False)]
 
 
 def test_of_what_is_left_out_nothing_may_be_known(conformance, checkout):

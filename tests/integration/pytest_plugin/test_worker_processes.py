@@ -86,7 +86,7 @@ def test_a_lost_device_costs_only_the_case_that_lost_it(conformance, jobs, tmp_p
         assert_replaced((tmp_path / "log").read_text().splitlines())
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.nightly)])
 def test_what_a_device_refuses_is_tried_alone(conformance, jobs, tmp_path):
     done = conformance(
         *("run", "--engine", "toy", "--jobs", jobs, "--json", "r.jsonl"),

@@ -112,8 +112,9 @@ def unrotated(text):
     return text
 
 
+@pytest.mark.parametrize("ladder", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_model_beside_its_config_climbs_the_ladder_and_inputs_that_never_matter_are_named(
-    conformance, tmp_path
+    conformance, tmp_path, ladder
 ):
     sizes = {"hidden_size": 256, "num_hidden_layers": 4, "intermediate_size": 512}
     heads = {"num_attention_heads": 8, "num_key_value_heads": 4, "rms_norm_eps": 1e-5}
@@ -126,11 +127,13 @@ def test_a_model_beside_its_config_climbs_the_ladder_and_inputs_that_never_matte
     assert refused.code == 2, refused
     assert "--trust-remote-code lets novel.py, which is beside it, be run" in refused.err
     assert not (tmp_path / "mine.json").exists()
-    done = conformance(*call, "--trust-remote-code")
-    assert done.code == 1, done
+    done = conformance(*call, "--trust-remote-code", *([] if ladder else ["--no-ladder"]))
     assert ", module novel" in done.out
+    assert done.code == 1, done
     assert done.out.splitlines()[-1].startswith("FAILED: too insensitive to prove anything, in ")
     assert "NOT EXPECTED" not in done.out
+    if not ladder:
+        return
     assert " traffic          exact" in done.out
     text = (tmp_path / "mine.report.md").read_text()
     assert "| ragged | exact |" in text

@@ -1,9 +1,12 @@
-"""Each fault of mlx-lm is caught by the scenario that is named first, takes effect, and goes."""
+"""Each fault of mlx-lm is caught by the scenario that is named first, takes effect, and goes.
+
+By day one fault of each class is tried, and all are put in and taken out.
+"""
 
 import functools
 
 import pytest
-from miniatures.trials import Trials, traces
+from miniatures.trials import Trials, by_class, traces
 
 from conformance.core.faults.costs import costlier
 from conformance.core.verdict import Verdict
@@ -34,18 +37,15 @@ def trials():
 
 # Ten seconds and more, as a prompt or a call must be long; by day the same schedules find the same
 # mistakes in toy engines (tests/unit/scenarios/workloads/test_marathon.py).
-NIGHTLY = {
-    *("F13.piece-33-turned-round", "F15.limits-of-the-first-64"),
+LONG = {
+    *("F13.piece-33-turned-round", "F15.limits-of-the-first-64", "G3.window-moves-as-it-grows"),
     "B10.removals-of-the-first-64",
 }
 PRICED = [fault for fault in FAULTS if fault.priced]
 OTHERS = [fault for fault in FAULTS if not fault.priced]
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [pytest.param(f, id=f.name, marks=[pytest.mark.nightly] * (f.name in NIGHTLY)) for f in OTHERS],
-)
+@pytest.mark.parametrize("fault", by_class(OTHERS, LONG))
 def test_a_fault_is_caught_by_the_first_scenario_named(fault):
     before, after, hits = trials().tried(fault)
     # Of wrong calls the library accepts some, and what it keeps of an ended row holds the batch; no

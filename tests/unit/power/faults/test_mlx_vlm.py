@@ -1,4 +1,7 @@
-"""Each fault of mlx-vlm is caught by the scenario that is named first, takes effect, and goes."""
+"""Each fault of mlx-vlm is caught by the scenario that is named first, takes effect, and goes.
+
+By day one fault of each class is tried, and all are put in and taken out.
+"""
 
 import dataclasses
 import functools
@@ -6,7 +9,7 @@ import re
 
 import mlx.core as mx
 import pytest
-from miniatures.trials import Trials, traces
+from miniatures.trials import Trials, by_class, traces
 
 from conformance.power.faults import registry_with_faults
 from conformance.power.faults.mlx_vlm import FAULTS, quantized
@@ -22,7 +25,7 @@ FAMILIES = (
 LEFT_OUT = re.compile(r"alone_|start_|image_(uniform|turbo)|uniform_8|eagle3_|mtp_(?!of_one)")
 
 # Half a minute each, and by day another fault shows the same: in plain groups, in drawn drafts.
-NIGHTLY = {"B21.turbo-norms-of-the-first-joining-row", "E6.likely-drafts-accepted"}
+LONG = {"B21.turbo-norms-of-the-first-joining-row", "E6.likely-drafts-accepted"}
 
 
 @functools.cache
@@ -40,10 +43,7 @@ def shorter(scenario):
     return dataclasses.replace(scenario, make=make, witnesses=()) if fewer else scenario
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [pytest.param(f, id=f.name, marks=[pytest.mark.nightly] * (f.name in NIGHTLY)) for f in FAULTS],
-)
+@pytest.mark.parametrize("fault", by_class(FAULTS, LONG))
 def test_a_fault_is_caught_by_the_first_scenario_named(fault):
     before, after, hits = trials().tried(fault)
     assert hits > 0

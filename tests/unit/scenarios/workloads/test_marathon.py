@@ -170,8 +170,9 @@ class SharesOfAllRows(ContinuousBatching):
 
     def forward(self, rows, length):
         logits = super().forward(rows, length)
+        best = max(normalise(own).max() for own in logits)
         for row in rows:
-            row.chooser.best = max(normalise(own).max() for own in logits)
+            row.chooser.best = best
         return logits
 
 
@@ -263,8 +264,12 @@ WRONG = (
 
 @pytest.mark.parametrize("engine", WRONG, ids=lambda engine: engine.__name__)
 def test_what_goes_wrong_late_or_for_many_is_found(toy, engine):
-    outcome = judge_batched(toy, engine, MARATHON, list(made(toy, engine).values()))
-    assert outcome.verdict in (Verdict.DIVERGED, Verdict.PROTOCOL)
+    found = (Verdict.DIVERGED, Verdict.PROTOCOL)
+    outcome = judge_batched(
+        *(toy, engine, MARATHON, list(made(toy, engine).values())),
+        until=lambda findings: any(finding.verdict in found for finding in findings),
+    )
+    assert outcome.verdict in found
 
 
 def test_right_rows_are_exact(toy):
