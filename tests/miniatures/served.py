@@ -410,6 +410,40 @@ RIGHT = [
 ]
 
 
+class CountsAnother(SaysNoLogprobs):
+    """With several rows, the usage is that of the first."""
+
+    def usage(self, row):
+        return super().usage(next(iter(self.rows), row))
+
+
+class LosesSpaces(SaysNoLogprobs):
+    """Beside others, an answer in one piece has lines for blanks."""
+
+    def whole(self, row):
+        made = super().whole(row)
+        if len(self.rows) > 1:
+            message = made["choices"][0]["message"]
+            message["content"] = message["content"].replace(" ", "\n")
+        return made
+
+
+class DropsLogprobs(Served):
+    """With several rows, a stream has no logprobs after its third word."""
+
+    models = ("small",)
+
+    def drops(self, row):
+        return len(self.rows) > 2 and len(row.words) > 3
+
+    def streamed(self, row, write):
+        def bare(chunk):
+            dropped = [{**choice, "logprobs": None} for choice in chunk["choices"]]
+            write({**chunk, "choices": dropped} if self.drops(row) else chunk)
+
+        super().streamed(row, bare)
+
+
 class DropsLastToken(Served):
     """A stream lacks its last word."""
 

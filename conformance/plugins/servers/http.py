@@ -6,7 +6,7 @@ token is a text. The effect of rounding on logprobs cannot be measured; the usua
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any, ClassVar
@@ -25,11 +25,12 @@ from conformance.core.named_server import OFFERED, NamedServer, named
 from conformance.core.origin import Origin
 from conformance.core.real_clients import Client
 from conformance.core.schedule import Asked, Request, Schedule, Stage
-from conformance.core.trace import FinishReason, Stream
+from conformance.core.trace import Claim, FinishReason, Stream
 from conformance.plugins.servers.answers import Answer
-from conformance.plugins.servers.asking import Asking, Question, Tokens
+from conformance.plugins.servers.asking import Asking, Came, Question, Tokens
+from conformance.plugins.servers.claims import right_text
 from conformance.plugins.servers.fields import question
-from conformance.plugins.servers.served_engine import SERVED, ServedEngine
+from conformance.plugins.servers.served_engine import SERVED, ServedEngine, only_the_server
 
 WORDS = tuple(
     """
@@ -72,6 +73,8 @@ class Remote:
         tables: logprobs of answers alone, by prompt and length.
         ends: how many tokens each answer has that ended by itself alone, by prompt.
         refused: why the server does not take each field that was tried, alone.
+        prompts: how many tokens the server counted in each prompt alone.
+        answers: the text of each answer alone, with its limit, by prompt.
     """
 
     server: NamedServer
@@ -82,6 +85,8 @@ class Remote:
     tables: dict[Any, Any] = field(default_factory=dict)
     ends: dict[Any, int] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    prompts: dict[Any, int | None] = field(default_factory=dict)
+    answers: dict[Any, tuple[int, str]] = field(default_factory=dict)
 
     def token(self, text: str) -> int:
         """The number of a token's text.
@@ -179,19 +184,29 @@ class Remote:
         streamed: bool = False,
         client: Client = Client.OPENAI,
     ) -> str:
-        """Why the server does not take a field, in a request alone; empty if it does."""
+        """Why the server does not take a field, in a request alone; empty if it does.
+
+        A server that refuses it once alone may not be ready. One that fails takes it: all requests
+        have it then, and say so.
+        """
         if name not in self.refused:
-            self._count()
             plain = {"model": self.model, "max_tokens": 1, "temperature": 0.0, "stream": streamed}
             said = [{"role": "user", "content": WORDS[0]}]
-            asking = Asking(self.server.url)
-            try:
-                body = {**plain, "input": said, **fields}
-                came = asking.ask(Question(name, body, client=client), _SECONDS)
-            finally:
-                asking.close()
-            self.refused[name] = came.error if came.refused else _lacks(name, came.answer)
+            asked = Question(name, {**plain, "input": said, **fields}, client=client)
+            came = self._asked(asked)
+            if came.refused:
+                came = self._asked(asked)
+            lacks = "" if came.error else _lacks(name, came.answer)
+            self.refused[name] = came.error if came.refused else lacks
         return self.refused[name]
+
+    def _asked(self, question: Question) -> Came:
+        self._count()
+        asking = Asking(self.server.url)
+        try:
+            return asking.ask(question, _SECONDS)
+        finally:
+            asking.close()
 
     def tokens(self, answer: Answer) -> Tokens:
         """The answer's words, with logprobs if the words are its tokens."""
@@ -257,6 +272,8 @@ class HttpLibrary(Library):
         tokens = [token for token, _ in model.tokens(came.answer)][:steps]
         if len(tokens) < steps:
             model.ends[request.prompt, system] = len(tokens)
+        model.prompts[request.prompt, system] = came.answer.usage.get("prompt_tokens")
+        model.answers[request.prompt, system] = steps, came.answer.text.strip()
         table = _table(model, came.answer, tokens, steps)
         return Solo(Stream((*tokens, *[END] * (steps - len(tokens))), table), None)
 
@@ -405,13 +422,35 @@ class HttpEngine(ServedEngine):
         return [*found, *[(END, None)] * missing], FinishReason.LENGTH
 
     def counts(self, request: Request, count: int) -> tuple[int | None, int | None]:  # noqa: ARG002
-        """See ``ServedEngine.counts``: an entry of logprobs is a token, a word need not be."""
-        return None, len(self._answers[request.request_id].entries) or None
+        """See ``ServedEngine.counts``: the server's own count of the prompt alone, and the limit.
+
+        Of an answer that ended otherwise, an entry of logprobs is a token; a word need not be.
+        """
+        answer, alone = self._answers[request.request_id], self._remote.prompts
+        ended = answer.reason == FinishReason.LENGTH
+        made = request.max_tokens if ended else len(answer.entries) or None
+        return alone.get(_prompt(request)), made
+
+    def about_text(self, request: Request, answer: Answer) -> Iterator[Claim]:
+        """See ``ServedEngine.about_text``: white space and logprobs, which words do not show."""
+        count, entries = request.max_tokens, len(answer.entries)
+        if entries and answer.reason == FinishReason.LENGTH:
+            yield Claim("tokens with logprobs", str(entries), str(count), entries == count)
+        limit, text = self._remote.answers.get(_prompt(request), (0, ""))
+        said = answer.text.strip()
+        same = said.split() == text.split()[: len(said.split())]
+        if limit >= count and same and not only_the_server(request):
+            yield right_text(said, [text[: len(said)]])
 
     @property
     def _remote(self) -> Remote:
         remote: Remote = self._given.model
         return remote
+
+
+def _prompt(request: Request) -> Any:
+    """The key of what the server answered to a request alone."""
+    return request.prompt, request.asked.system if request.asked is not None else 0
 
 
 def served_family() -> Family:

@@ -158,7 +158,7 @@ def ask_alone(
     schema = request.asked is not None and request.asked.schema
     try:
         came = engine.asking.ask(engine.question(request, streamed=False), engine.patience)
-        if came.error and schema:
+        if schema and (came.refused or (came.error and not kind.elsewhere)):
             raise kind.refusal(f"response_format is refused: {came.error}; not supported")
         if came.refused and kind.elsewhere and request.asked is not None and request.asked.other:
             raise kind.refusal(f"another model is refused: {came.error}")

@@ -12,10 +12,11 @@ from miniatures import proxy, served
 from miniatures.served import Served
 
 from conformance.core import named_server
-from conformance.core.errors import NotOffered
+from conformance.core.errors import ModelError, NotOffered
 from conformance.core.phases import Phases
 from conformance.core.real_clients import Client
 from conformance.core.verdict import Verdict
+from conformance.plugins.servers.asking import ServerFailedError
 from conformance.plugins.servers.http import HttpEngine, HttpLibrary, served_family
 from conformance.reference.subject import Subject
 from conformance.run.judging.judge import brief_for, judge_batched
@@ -85,6 +86,32 @@ def test_what_a_server_does_not_offer_is_no_failure(kind, name, reason):
         outcome(kind, name)
 
 
+@pytest.mark.parametrize(
+    ("field", "name"), [("logprobs", "served_together"), ("response_format", "served_schemas")]
+)
+def test_a_server_that_fails_for_a_field_does_not_lack_it(field, name):
+    class Fails(Served):
+        def check(self, body):
+            return (500, "IndexError") if field in body else super().check(body)
+
+    with pytest.raises((ModelError, ServerFailedError), match="HTTP 500") as raised:
+        outcome(Fails, name)
+    assert not isinstance(raised.value, NotOffered)
+
+
+def test_a_field_that_is_refused_once_alone_is_asked_for_again():
+    class RefusesFirst(Served):
+        models, cold = ("small",), True
+
+        def check(self, body):
+            if self.cold and "stop" in body:
+                self.cold = False
+                return 400, "stop: not ready"
+            return super().check(body)
+
+    assert outcome(RefusesFirst, "served_stops").verdict is Verdict.EXACT
+
+
 CLIENTS = [client for client in Client if client is not Client.OPENAI]
 
 
@@ -146,6 +173,9 @@ def test_a_server_that_answers_one_at_a_time_proves_nothing_until_its_user_says_
 
 # Where each is found, and as what.
 FOUND = {
+    served.CountsAnother: (("served_together", "ragged"), "usage.prompt_tokens"),
+    served.LosesSpaces: (("served_together", "some_whole"), "the text of an answer"),
+    served.DropsLogprobs: (("served_together", "ragged"), "tokens with logprobs"),
     served.DropsLastToken: (("served_together", "ragged"), "the text of a stream|logprobs|number"),
     served.TextOfAnother: (("served_together", "ragged"), "output token"),
     served.RepeatsPiece: (("served_together", "ragged"), "output token|number of tokens"),
