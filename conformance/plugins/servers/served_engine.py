@@ -44,6 +44,7 @@ from conformance.plugins.servers.claims import (
     about_work,
     asked_again,
     memory_kept,
+    no_answer,
     no_exception,
     same_text,
     still_open,
@@ -253,8 +254,16 @@ class ServedEngine(Engine):
     def whole_answer(self, request: Request, answer: Answer) -> Tokens:
         """The tokens of an answer that has ended."""
         found = self.read(request, answer)
-        ended = self.reason(request, answer) is FinishReason.STOP
-        return self.whole(request, found, answer)[0] if ended else found
+        reason = self.reason(request, answer)
+        return found if reason is None else self.finished(request, found, answer, reason)[0]
+
+    def finished(
+        self, request: Request, found: Tokens, answer: Answer, reason: FinishReason
+    ) -> tuple[Tokens, FinishReason]:
+        """The tokens and the reason of an answer that has ended."""
+        if reason is not FinishReason.STOP:
+            return found, reason
+        return self.whole(request, found, answer)
 
     def failed(self, what: str) -> Exception:
         """The error for a server that refuses a valid request, with an excerpt of its log."""
@@ -395,8 +404,8 @@ class ServedEngine(Engine):
         # The finish reason may come after the last token, which is held back for it.
         found = found if came.ended else found[:-1]
         reason = self.reason(request, came.answer) if came.ended else None
-        if reason is FinishReason.STOP:
-            found, reason = self.whole(request, found, came.answer)
+        if reason is not None:
+            found, reason = self.finished(request, found, came.answer, reason)
         new = found[self._emitted[name] :]
         self._emitted[name] = len(found)
         known = not only_the_server(request)  # alone, their answers have tokens and no logprobs
@@ -435,10 +444,7 @@ class ServedEngine(Engine):
         why = f" ({own})" if own else self._because()
         if came.on_its_way:
             self._look.broken.append(came)
-        said = f"{came.error}{why} for {came.name!r}"
-        return StepOutput(
-            claims=(Claim("the answer to a right request", said, "one", holds=False),)
-        )
+        return StepOutput(claims=(no_answer(came, why),))
 
     def _waited(self, name: str, answer: Answer) -> list[Claim]:
         """Claims about a request's wait for answers at work, if there was a slot for it."""
