@@ -516,7 +516,7 @@ class WrongPiece(SubWordsAlone):
 
     def piece(self, row):
         other = len(self.rows) > 2 and len(row.words) == 6
-        return b"x" if other else super().piece(row)
+        return b"x" if other else SubWords.piece(self, row)
 
 
 class WrongPieceWithLogprobs(SubWords):

@@ -29,7 +29,7 @@ from conformance.core.real_clients import Client
 from conformance.core.schedule import Asked, Request, Schedule, Stage
 from conformance.core.trace import Claim, FinishReason, Stream
 from conformance.plugins.servers.answers import Answer
-from conformance.plugins.servers.asking import Asking, Came, Question, Tokens, reason_of
+from conformance.plugins.servers.asking import Asking, Came, Question, Resets, Tokens, reason_of
 from conformance.plugins.servers.claims import at_limit, right_text
 from conformance.plugins.servers.fields import question
 from conformance.plugins.servers.served_engine import SERVED, ServedEngine, only_the_server
@@ -131,7 +131,7 @@ class Remote:
         alone: each answer alone, by ``_key``.
         tables: its logprobs.
         refused: why the server does not take each field that was tried, alone.
-        passing: what was refused once, and not when it was asked for again.
+        resets: connections that were reset, in the whole run.
     """
 
     server: NamedServer
@@ -142,7 +142,7 @@ class Remote:
     alone: dict[Any, Alone] = field(default_factory=dict)
     tables: dict[Any, np.ndarray] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    passing: dict[str, str] = field(default_factory=dict)
+    resets: Resets = field(default_factory=Resets)
 
     def token(self, text: str) -> int:
         """The number of a token's text.
@@ -267,7 +267,7 @@ class Remote:
 
     def _asked(self, question: Question) -> Came:
         self._count()
-        asking = Asking(self.server.url)
+        asking = Asking(self.server.url, resets=self.resets)
         try:
             return asking.ask(question, _SECONDS)
         finally:
@@ -391,7 +391,7 @@ class HttpLibrary(Library):
         system = request.asked.system if request.asked is not None else 0
         asked = Asked(streamed=False, system=system)
         plain = Request(request.request_id, request.prompt, steps, asked=asked)
-        asking = Asking(model.server.url)
+        asking = Asking(model.server.url, resets=model.resets)
         try:
             came = asking.ask(model.question(plain, streamed=False), _SECONDS)
         finally:
@@ -519,6 +519,10 @@ class HttpEngine(ServedEngine):
     def connect(self) -> str:
         """See ``ServedEngine.connect``."""
         return self._remote.server.url
+
+    def resets(self) -> Resets:
+        """See ``ServedEngine.resets``."""
+        return self._remote.resets
 
     def question(self, request: Request, *, streamed: bool) -> Question:
         """See ``ServedEngine.question``."""

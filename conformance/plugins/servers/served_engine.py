@@ -31,6 +31,7 @@ from conformance.plugins.servers.asking import (
     Came,
     Incoming,
     Question,
+    Resets,
     ServerFailedError,
     Tokens,
     reason_of,
@@ -204,7 +205,7 @@ class ServedEngine(Engine):
         self._hung = self._provoked = False
         self._look = Look()
         self.url = self.connect()
-        self._asking = Asking(self.url)
+        self._asking = Asking(self.url, resets=self.resets())
         self._incoming = Incoming(self._asking)
         try:
             if self._own:
@@ -217,6 +218,10 @@ class ServedEngine(Engine):
     @abstractmethod
     def connect(self) -> str:
         """The server's address, once it answers."""
+
+    def resets(self) -> Resets | None:
+        """The resets of all engines that ask the same server; ``None``: of this one."""
+        return None
 
     @abstractmethod
     def question(self, request: Request, *, streamed: bool) -> Question:

@@ -16,7 +16,7 @@ from conformance.core.errors import ModelError, NotOffered
 from conformance.core.phases import Phases
 from conformance.core.real_clients import Client
 from conformance.core.verdict import Verdict
-from conformance.plugins.servers.asking import ServerFailedError
+from conformance.plugins.servers.asking import Asking, Question, Resets, ServerFailedError
 from conformance.plugins.servers.http import HttpEngine, HttpLibrary, served_family
 from conformance.reference.subject import Subject
 from conformance.run.judging.judge import brief_for, judge_batched
@@ -182,7 +182,7 @@ FOUND = {
     served.WrongPiece: (("served_together", "ragged"), "word|output token"),
     served.WrongPieceWithLogprobs: (("served_together", "ragged"), "output token"),
     served.LosesPiece: (("served_together", "ragged"), "the text of an answer"),
-    served.PieceOfAnother: (("served_together", "ragged"), "output token"),
+    served.PieceOfAnother: (("served_together", "ragged"), "word 1 is"),
     served.LogprobsOfAnother: (("served_together", "ragged"), "logprob"),
     served.EndsEarlyAtLimit: (("served_alone",), "3 of 24 tokens"),
     served.DropsLastToken: (("served_together", "ragged"), "the text of a stream|logprobs|number"),
@@ -314,6 +314,17 @@ def test_a_connection_that_is_reset_once_is_made_again_and_more_are_found():
     assert (found.verdict, spoiled) == (Verdict.EXACT, 1), found.findings
     found, _ = outcome_between(proxy.ResetsThree)
     assert any("ReadError" in finding.what for finding in found.findings), found.findings
+
+
+def test_resets_are_counted_over_the_whole_run():
+    with Served() as server, proxy.ResetsThree(server.url) as way:
+        resets = Resets(2)
+        asking = Asking(way.url, resets=resets)
+        way.open = 1
+        body = {"model": "small", "max_tokens": 1, "input": [{"role": "user", "content": "a"}]}
+        came = asking.ask(Question("a", body), 5.0)
+        asking.close()
+    assert "ReadError" in came.error
 
 
 def test_a_way_that_passes_nothing_on_is_a_hang_of_an_open_port():
