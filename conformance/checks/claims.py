@@ -21,10 +21,11 @@ def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
             if claim.holds or claim.what in seen:
                 continue
             seen.add(claim.what)
+            counted = f"{claim.what}, step {step.index}: {claim.said}, and there are {claim.found}"
             yield Finding(
                 Verdict.PROTOCOL,
                 "claims",
-                f"{claim.what}, step {step.index}: {claim.said}, and there are {claim.found}",
+                claim.sentence or counted,
                 schedule=play.schedule.name,
                 mode=trace.mode,
                 expected=claim.found,

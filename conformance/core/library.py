@@ -64,6 +64,7 @@ class Library(ABC):
     """Arguments of its samplers that mlx-lm's do not take, each of which removes tokens."""
     package: ClassVar[str] = ""  # the package with the models' code; if empty, no oracle is stored
     blamed: ClassVar[str] = "the library"  # the subject of failures that precede any batch
+    own_limits: ClassVar[bool] = False  # a shorter answer need not be the beginning of a longer one
 
     @abstractmethod
     def coverage(self) -> Coverage:

@@ -70,6 +70,7 @@ class Claim:
         what: the kind of statement: counted, weighed or drawn.
         holds: whether statement and fact agree.
         cause: the likely cause if they don't.
+        sentence: what is found if they don't; empty: that there are ``found``.
     """
 
     what: str
@@ -77,6 +78,7 @@ class Claim:
     found: str
     holds: bool
     cause: str = "what the engine reports is not computed from what it does"
+    sentence: str = ""
 
 
 def unused(uid: int, uids: Container[int]) -> Claim:

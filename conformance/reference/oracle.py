@@ -80,11 +80,14 @@ class Oracle:
         """
         key = self._key(request, options, schedule)
         stream = self._streams.get(key)
-        if stream is None or len(stream.tokens) < request.max_tokens:
+        known = len(stream.tokens) if stream is not None else 0
+        own_limit = self._library.own_limits and known != request.max_tokens
+        if stream is None or known < request.max_tokens or own_limit:
             # Only plain requests are in several scenarios, with different max_tokens.
             own = request.sampler or request.processors or request.continues or options.kv
             shared = not own
-            steps = max(request.max_tokens, MIN_STEPS if shared else 0)
+            least = MIN_STEPS if shared and not self._library.own_limits else 0
+            steps = max(request.max_tokens, least)
             stream = self._stored.get((key, steps))
             if stream is None:
                 with self._counted():

@@ -399,6 +399,73 @@ class EndsSoon(EndsByItself):
             row.out.put(END)
 
 
+class SubWords(Served):
+    """A right server whose tokens are parts of words and of characters, as those of a BPE."""
+
+    models, paths = ("small",), ("/v1/chat/completions",)
+
+    def join(self, row):
+        super().join(row)
+        row.made, row.sent = [], 0
+        row.text = lambda: b"".join(row.words).decode(errors="ignore")
+        row.stop = " ".join(row.stop)
+
+    def piece(self, row):
+        """The row's next token: at most three bytes."""
+        while len(row.made) <= len(row.words):
+            count = sum(piece.startswith(b" ") for piece in row.made)
+            word = f" {word_at(row.prompt, count)}".encode()
+            row.made += [word[:2], *(word[at : at + 3] for at in range(2, len(word), 3))]
+        return JSON[len(row.words)].encode() if row.schema else row.made[len(row.words)]
+
+    def advance(self, row):
+        row.words.append(piece := self.piece(row))
+        said, stop = row.text(), row.stop
+        held = next((n for n in range(len(stop), 0, -1) if said.endswith(stop[:n])), 0)
+        shown = said[: len(said) - held]
+        if len(row.words) == (len(JSON) if row.schema else row.limit):
+            row.reason, shown = "stop" if row.schema else "length", said
+        if stop and stop in said:
+            row.reason, shown = "stop", said.partition(stop)[0]
+        self.give(row, (shown[row.sent :], self.entry(row, piece)))
+        row.sent = max(row.sent, len(shown))
+        if row.reason:
+            row.out.put(END)
+
+    def entry(self, row, piece):
+        named = {"token": piece.decode(errors="replace"), "bytes": list(piece)}
+        own = {**named, "logprob": -0.25 - len(piece) / 8}
+        return {**own, "top_logprobs": [own]}
+
+    def said(self, kind, text, entries, reason=None):
+        content = {"role": "assistant", "content": text}
+        return {
+            "index": 0,
+            "finish_reason": reason,
+            kind: content,
+            "logprobs": {"content": entries},
+        }
+
+    def streamed(self, row, write):
+        for index, (text, entry) in enumerate(iter(row.out.get, END)):
+            write(self.chunk(row, index, choices=[self.said("delta", text, [entry])]))
+        self.end(row, write)
+
+    def whole(self, row):
+        texts, entries = zip(*iter(row.out.get, END), strict=True)
+        choice = self.said("message", "".join(texts), list(entries), row.reason)
+        return self.chunk(row, 0, choices=[choice], usage=self.usage(row)) | {
+            "object": "chat.completion"
+        }
+
+
+class SubWordsAlone(SubWords):
+    """A right server with such tokens, without logprobs."""
+
+    def said(self, kind, text, entries, reason=None):
+        return super().said(kind, text, [], reason) | {"logprobs": None}
+
+
 class OneAtATime(Served):
     """A right server with one slot."""
 
@@ -408,6 +475,89 @@ class OneAtATime(Served):
 RIGHT = [
     kind for kind in list(globals().values()) if isinstance(kind, type) and issubclass(kind, Served)
 ]
+
+
+class CountsAnother(SaysNoLogprobs):
+    """With several rows, the usage is that of the first."""
+
+    def usage(self, row):
+        return super().usage(next(iter(self.rows), row))
+
+
+class LosesSpaces(SaysNoLogprobs):
+    """Beside others, an answer in one piece has lines for blanks."""
+
+    def whole(self, row):
+        made = super().whole(row)
+        if len(self.rows) > 1:
+            message = made["choices"][0]["message"]
+            message["content"] = message["content"].replace(" ", "\n")
+        return made
+
+
+class DropsLogprobs(Served):
+    """With several rows, a stream has no logprobs after its third word."""
+
+    models = ("small",)
+
+    def drops(self, row):
+        return len(self.rows) > 2 and len(row.words) > 3
+
+    def streamed(self, row, write):
+        def bare(chunk):
+            dropped = [{**choice, "logprobs": None} for choice in chunk["choices"]]
+            write({**chunk, "choices": dropped} if self.drops(row) else chunk)
+
+        super().streamed(row, bare)
+
+
+class WrongPiece(SubWordsAlone):
+    """With several rows, a token is another one."""
+
+    def piece(self, row):
+        other = len(self.rows) > 2 and len(row.words) == 6
+        return b"x" if other else SubWords.piece(self, row)
+
+
+class WrongPieceWithLogprobs(SubWords):
+    """As before, with logprobs."""
+
+    piece = WrongPiece.piece
+
+
+class LosesPiece(SubWords):
+    """With several rows, a piece of a text is lost, and not its logprobs."""
+
+    def give(self, row, word):
+        lost = len(self.rows) > 2 and len(row.words) == 6
+        super().give(row, ("", word[1]) if lost else word)
+
+
+class PieceOfAnother(SubWordsAlone):
+    """With several rows, a piece goes to the row before its own."""
+
+    def give(self, row, word):
+        at = self.rows.index(row)
+        mixed = at and len(row.words) == 5
+        (self.rows[at - 1] if mixed else row).out.put(word)
+
+
+class LogprobsOfAnother(SubWords):
+    """With several rows, the logprobs are others."""
+
+    def entry(self, row, piece):
+        made = super().entry(row, piece)
+        if len(self.rows) > 2:
+            made |= {"logprob": made["logprob"] - 7, "top_logprobs": []}
+        return made
+
+
+class EndsEarlyAtLimit(SubWordsAlone):
+    """All answers end after three tokens, as if by their limit."""
+
+    def join(self, row):
+        super().join(row)
+        row.limit = min(row.limit, 3)
 
 
 class DropsLastToken(Served):

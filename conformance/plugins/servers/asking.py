@@ -35,8 +35,15 @@ _SMALL = (socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # bytes of the receive buf
 _OK = 200
 _LONGEST = 300  # characters of a server's error message
 # A busy machine resets connections for which a server's queue has no room, and clients ask again.
-# A server that resets more than so many in a run of a schedule is at fault.
+# A server that resets more than so many is at fault.
 _RESETS = 2
+
+
+@dataclass
+class Resets:
+    """How many connections were reset, and made again."""
+
+    count: int = 0
 
 
 @dataclass(frozen=True)
@@ -102,9 +109,12 @@ class Came:
 
 
 class Asking:
-    """Sends questions and collects their answers; ``close`` ends its thread."""
+    """Sends questions and collects their answers; ``close`` ends its thread.
 
-    def __init__(self, url: str, *, key: str = "none") -> None:
+    ``resets``: those of all that ask the same server in a run.
+    """
+
+    def __init__(self, url: str, *, key: str = "none", resets: Resets | None = None) -> None:
         self._url, self._key = url, key
         self.came: queue.Queue[Came] = queue.Queue()
         self._loop = asyncio.new_event_loop()
@@ -113,7 +123,7 @@ class Asking:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         # By request; counted only in the loop's thread, so in order of arrival.
         self._pieces: Counter[str] = Counter()
-        self._resets = 0
+        self._resets = resets or Resets()
         self._client = self._run(self._make())
 
     def send(self, question: Question) -> None:
@@ -206,8 +216,8 @@ class Asking:
         except endpoints.StreamError as raised:
             error, on_its_way = f"an error in the stream: {raised}", True
         except (openai.OpenAIError, httpx2.HTTPError) as raised:
-            if not again and self._resets < _RESETS and _reset(raised):
-                self._resets += 1
+            if not again and self._resets.count < _RESETS and _reset(raised):
+                self._resets.count += 1
                 await self._follow(question, put, again=True)
                 return
             error = described(raised)

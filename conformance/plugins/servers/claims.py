@@ -122,6 +122,33 @@ def right_text(said: str, right: Sequence[str]) -> Claim:
     return Claim("the text of an answer", repr(_apart(said, right[0])), found, said in right)
 
 
+def no_answer(came: Came, why: str) -> Claim:
+    """Report a right request that got an error in place of its answer, and ``why`` if known."""
+    what, said = "the answer to a right request", f"{came.error}{why} for {came.name!r}"
+    status, _, message = came.error.partition(": ")
+    if not status.startswith("HTTP "):
+        return Claim(what, said, "one", holds=False)
+    sentence = f"the server answered {status} to a right request, {came.name!r}: {message}{why}"
+    cause = "the server fails for this request, or refuses it, only beside others or always"
+    return Claim(what, said, "an answer", holds=False, cause=cause, sentence=sentence)
+
+
+def at_limit(request: Request, answer: Answer) -> Iterator[Claim]:
+    """Claim that an answer which is said to have reached its limit has, by the server's count."""
+    made, limit = answer.usage.get("completion_tokens"), request.max_tokens
+    if made is None or answer.reason != FinishReason.LENGTH or made >= limit:
+        return
+    sentence = f"the answer to {request.request_id!r} ended after {made} of {limit} tokens, "
+    yield Claim(
+        "tokens of an answer that has reached its limit",
+        str(made),
+        str(limit),
+        holds=False,
+        cause="the server has a lower limit of its own, or counts another row's tokens",
+        sentence=f"{sentence}as if by its limit",
+    )
+
+
 def no_exception(said: str) -> Claim:
     """Claim that a server's log has no exception after valid requests."""
     return Claim("exceptions in the server's log", said or "none", "none", holds=not said)

@@ -31,6 +31,7 @@ from conformance.plugins.servers.asking import (
     Came,
     Incoming,
     Question,
+    Resets,
     ServerFailedError,
     Tokens,
     reason_of,
@@ -44,6 +45,7 @@ from conformance.plugins.servers.claims import (
     about_work,
     asked_again,
     memory_kept,
+    no_answer,
     no_exception,
     same_text,
     still_open,
@@ -158,7 +160,7 @@ def ask_alone(
     schema = request.asked is not None and request.asked.schema
     try:
         came = engine.asking.ask(engine.question(request, streamed=False), engine.patience)
-        if came.error and schema:
+        if schema and (came.refused or (came.error and not kind.elsewhere)):
             raise kind.refusal(f"response_format is refused: {came.error}; not supported")
         if came.refused and kind.elsewhere and request.asked is not None and request.asked.other:
             raise kind.refusal(f"another model is refused: {came.error}")
@@ -203,7 +205,7 @@ class ServedEngine(Engine):
         self._hung = self._provoked = False
         self._look = Look()
         self.url = self.connect()
-        self._asking = Asking(self.url)
+        self._asking = Asking(self.url, resets=self.resets())
         self._incoming = Incoming(self._asking)
         try:
             if self._own:
@@ -216,6 +218,10 @@ class ServedEngine(Engine):
     @abstractmethod
     def connect(self) -> str:
         """The server's address, once it answers."""
+
+    def resets(self) -> Resets | None:
+        """The resets of all engines that ask the same server; ``None``: of this one."""
+        return None
 
     @abstractmethod
     def question(self, request: Request, *, streamed: bool) -> Question:
@@ -253,8 +259,16 @@ class ServedEngine(Engine):
     def whole_answer(self, request: Request, answer: Answer) -> Tokens:
         """The tokens of an answer that has ended."""
         found = self.read(request, answer)
-        ended = self.reason(request, answer) is FinishReason.STOP
-        return self.whole(request, found, answer)[0] if ended else found
+        reason = self.reason(request, answer)
+        return found if reason is None else self.finished(request, found, answer, reason)[0]
+
+    def finished(
+        self, request: Request, found: Tokens, answer: Answer, reason: FinishReason
+    ) -> tuple[Tokens, FinishReason]:
+        """The tokens and the reason of an answer that has ended."""
+        if reason is not FinishReason.STOP:
+            return found, reason
+        return self.whole(request, found, answer)
 
     def failed(self, what: str) -> Exception:
         """The error for a server that refuses a valid request, with an excerpt of its log."""
@@ -395,8 +409,8 @@ class ServedEngine(Engine):
         # The finish reason may come after the last token, which is held back for it.
         found = found if came.ended else found[:-1]
         reason = self.reason(request, came.answer) if came.ended else None
-        if reason is FinishReason.STOP:
-            found, reason = self.whole(request, found, came.answer)
+        if reason is not None:
+            found, reason = self.finished(request, found, came.answer, reason)
         new = found[self._emitted[name] :]
         self._emitted[name] = len(found)
         known = not only_the_server(request)  # alone, their answers have tokens and no logprobs
@@ -435,10 +449,7 @@ class ServedEngine(Engine):
         why = f" ({own})" if own else self._because()
         if came.on_its_way:
             self._look.broken.append(came)
-        said = f"{came.error}{why} for {came.name!r}"
-        return StepOutput(
-            claims=(Claim("the answer to a right request", said, "one", holds=False),)
-        )
+        return StepOutput(claims=(no_answer(came, why),))
 
     def _waited(self, name: str, answer: Answer) -> list[Claim]:
         """Claims about a request's wait for answers at work, if there was a slot for it."""
