@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from msgspec import structs
+
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, KvQuant
 from conformance.core.errors import Unsupported
@@ -59,6 +61,7 @@ from conformance.scenarios.served_traffic import SERVED_TRAFFIC
 _SERVED = frozenset({Capability.SERVED})
 _IN_PIECES = frozenset({Capability.CHUNKED})
 _COUNTED = frozenset({Capability.COUNTED})
+_TAKES_ARGUMENTS = "mlx_lm"  # the only library whose server passes any on to a chat template
 
 
 def in_flight(count: int) -> Witness:
@@ -95,7 +98,25 @@ def _together(brief: Brief) -> list[Schedule]:
     ]
     found = {"equal_length": equal, "ragged": ragged, "identical": same, "some_whole": whole}
     found |= {f"by_{client}": _by_client(brief, client) for client in _clients(brief)}
-    return [at_once(name, *rows, options=BUSY) for name, rows in found.items()]
+    schedules = [at_once(name, *rows, options=BUSY) for name, rows in found.items()]
+    return [*schedules, *([_templated(brief)] if brief.library == _TAKES_ARGUMENTS else [])]
+
+
+def _templated(brief: Brief) -> Schedule:
+    """Clients with arguments for the chat template, beside others without.
+
+    Each argument is the last token of its prompt, which the template writes.
+    """
+    first, *others = requests_of(brief, (LONG, SHORT, MEDIUM, TWO, MEDIUM + 1), ANSWER)
+    others[1::2] = map(_with_argument, others[1::2])
+    begin = together(_with_argument(first))
+    later = together(*others, when=produced(first.request_id, 2))
+    return Schedule("templated", (begin, later), options=BUSY)
+
+
+def _with_argument(row: Request) -> Request:
+    asked = Asked(fields={"chat_template_kwargs": {"ending": row.prompt[-1]}})
+    return structs.replace(row, asked=asked)
 
 
 def _clients(brief: Brief) -> list[Client]:

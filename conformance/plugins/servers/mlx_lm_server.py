@@ -92,6 +92,8 @@ class MlxLmServer(ManagedEngine):
         own_code = self._origin.family.facts.model_file
         return (
             *(("--trust-remote-code",) if own_code else ()),
+            # Beside it, a client's own argument writes a word.
+            *("--chat-template-args", '{"writes_ending": true}'),
             *(text for name, value in sampler.items() for text in (_option(name), str(value))),
             *(("--max-tokens", str(options.max_tokens)) if options.max_tokens else ()),
             *drafts,

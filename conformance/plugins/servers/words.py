@@ -26,6 +26,8 @@ END = "<|conformance_end|>"
 _TEMPLATE = (
     "{%- for message in messages -%}{{- message.content -}}"
     "{%- if not loop.last %} {% endif -%}{%- endfor -%}"
+    # One argument of a client, one of the command line, as enable_thinking may be either.
+    "{%- if ending is defined and writes_ending %} t{{ ending }}{% endif -%}"
 )
 
 
@@ -47,7 +49,10 @@ def tokens_of(text: str) -> tuple[int, ...]:
 
 
 def write_tokenizer(folder: Path, vocab_size: int) -> None:
-    """Write a tokenizer of ``vocab_size`` words with a chat template that only joins messages.
+    """Write a tokenizer of ``vocab_size`` words with a chat template that joins messages.
+
+    Its argument ``ending``, a token, adds that token's word at the end, if it has the argument
+    ``writes_ending``, too.
 
     For some model types transformers uses its own class, whatever is written here
     (tokenization_auto.py:889, for example for qwen2). That class reads only added tokens from the

@@ -190,3 +190,39 @@ def drafter_cut_once_more(hits: Hits) -> Patch:
         return right(caches, count + all_right)
 
     return wrap(import_module("mlx_lm.generate"), "trim_prompt_cache", trim)
+
+
+@_fault(
+    "S104.arguments-of-a-template-stay",
+    source="a review: no client's chat_template_kwargs stood beside a client's without",
+    kills=("served_together/templated",),
+)
+def arguments_of_a_template_stay(hits: Hits) -> Patch:
+    """Arguments that a client gives for the chat template hold for all who come after it."""
+    stayed: dict[str, Any] = {}
+
+    def tokenize(right: Right, self: Any, tokenizer: Any, request: Any, args: Any) -> Any:
+        hits.hit_if(stayed and not args.chat_template_kwargs)
+        stayed.update(args.chat_template_kwargs or {})
+        self.model_provider.cli_args.chat_template_args |= stayed
+        return right(self, tokenizer, request, args)
+
+    return wrap(server.ResponseGenerator, "_tokenize", tokenize)
+
+
+@_fault("S105.server-arguments-of-a-template-lost", kills=("served_together/templated",))
+def server_arguments_of_a_template_lost(hits: Hits) -> Patch:
+    """A client's arguments for the chat template replace all those of the command line."""
+
+    def tokenize(right: Right, self: Any, tokenizer: Any, request: Any, args: Any) -> Any:
+        options = self.model_provider.cli_args
+        kept = options.chat_template_args
+        if args.chat_template_kwargs:
+            hits.hit_if(kept)
+            options.chat_template_args = {}
+        try:
+            return right(self, tokenizer, request, args)
+        finally:
+            options.chat_template_args = kept
+
+    return wrap(server.ResponseGenerator, "_tokenize", tokenize)
