@@ -43,6 +43,7 @@ def _endpoints(brief: Brief) -> list[Schedule]:
         *(_ending(brief, name, _rows(brief, name)) for name in (_MESSAGES, _RESPONSES)),
         at_once("mixed", *mixed, options=EngineOptions(busy=True)),
         at_once("stop_sequences", *_stopped(brief), options=EngineOptions(busy=True)),
+        at_once("tools", *_with_tools(brief), options=EngineOptions(busy=True)),
         one_by_one("chained", list(_chained(brief)), EngineOptions()),
         *([_kept(brief)] if Capability.PREFIX_CACHING in brief.capabilities else []),
     ]
@@ -56,6 +57,23 @@ def _kept(brief: Brief) -> Schedule:
     prompt = brief.prompt(4 * LONG, 80)
     options = EngineOptions(prefix_caching=PrefixCaching())
     return one_by_one("kept", [replace(row, prompt=prompt) for row in rows], options)
+
+
+def _with_tools(brief: Brief) -> Iterator[Request]:
+    """Chats with a tool, of which the template writes the prompt's last token, or with none.
+
+    Others offer the tool and forbid its use, so that nothing is written of it.
+    """
+    ways: tuple[dict[str, str] | None, ...] = ({}, None, {"tool_choice": "none"})
+    for at, row in enumerate(_rows(brief, "", "")[:3]):
+        for way, choice in enumerate(ways):
+            # Only a tool of this name is written by the template, and a number in its description.
+            said = str(row.prompt[-1])
+            about = {"name": "written", "description": said, "parameters": {"type": "object"}}
+            offered = {"tools": [{"type": "function", "function": about}]}
+            fields = {} if choice is None else {**offered, **choice}
+            asked = Asked(streamed=(at + way) % 2 == 0, fields=fields)
+            yield replace(row, request_id=f"r{at} {way}", asked=asked)
 
 
 def _chained(brief: Brief) -> Iterator[Request]:

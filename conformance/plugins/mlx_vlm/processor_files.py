@@ -69,7 +69,7 @@ def _takes_strings(family: Family) -> bool:
 
 
 def _template(made: Processor) -> str:
-    """A chat template that writes only each part's text or its medium's marker."""
+    """A template that writes each part's text or its medium's marker, and of a tool one word."""
     cases = [
         "{%- elif part.type.startswith('" + kind + "') -%}" + f" {marker} "
         for kind, marker in made.markers.items()
@@ -80,6 +80,9 @@ def _template(made: Processor) -> str:
         "{%- if message.content is string -%}{{ message.content }}"
         "{%- else -%}{%- for part in message.content -%}" + parts + "{%- endfor -%}"
         "{%- endif -%}{%- endfor -%}"
+        # What it says of a tool is a token, as other templates write all of its schema.
+        "{%- for tool in tools or () if tool.function.name == 'written' %}"
+        " t{{ tool.function.description }}{% endfor -%}"
     )
 
 

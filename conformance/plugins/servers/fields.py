@@ -19,7 +19,6 @@ _SCHEMA = {
     "required": ["a"],
     "additionalProperties": False,
 }
-_OF_TEMPLATE = "chat_template_kwargs"
 _NAMED = {"name": TOOL_NAME, "description": "looks"}
 _PARAMETERS = {
     "type": "object",
@@ -93,7 +92,9 @@ def sampled(sampler: Sampler) -> dict[str, Any]:
 def messages(request: Request, text: Callable[[Sequence[int]], str]) -> list[dict[str, Any]]:
     """The prompt as messages, with the system message first if there is one."""
     system = request.asked.system if request.asked is not None else 0
-    if request.asked is not None and _OF_TEMPLATE in request.asked.fields:
+    fields = request.asked.fields if request.asked is not None else {}
+    tools = "tools" in fields and fields.get("tool_choice") != "none"
+    if tools or "chat_template_kwargs" in fields:
         # The chat template writes the last token.
         return [{"role": "user", "content": text(request.prompt[:-1])}]
     if request.asked is not None and request.asked.follows is not None:

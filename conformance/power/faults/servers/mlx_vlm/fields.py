@@ -78,3 +78,15 @@ def context_is_a_token_short(hits: Hits) -> Patch:
         right(prompt, answer + 1)
 
     return wrap(generation, "_check_configured_context_budget", check)
+
+
+@_fault("S106.forbidden-tools-are-written", kills=("served_endpoints/tools",))
+def forbidden_tools_are_written(hits: Hits) -> Patch:
+    """Tools whose use a request forbids are written into its prompt."""
+
+    def prepare(right: Right, messages: Any, tools: Any, choice: Any) -> Any:
+        found, left, chosen = right(messages, tools, choice)
+        hits.hit_if(tools and left is None)
+        return found, left or tools, chosen
+
+    return wrap(openai, "_prepare_chat_tool_choice", prepare)
