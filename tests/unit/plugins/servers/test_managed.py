@@ -66,6 +66,7 @@ def test_the_logprobs_of_a_text_are_a_number_where_the_server_takes_one():
 def test_the_options_are_the_servers_own():
     options = EngineOptions(prefill_step_size=4, prefill_batch_size=2, completion_batch_size=3)
     assert list(engine(MlxLmServer, options).flags()) == [
+        *("--chat-template-args", '{"writes_ending": true}'),
         *("--prefill-step-size", "4", "--prompt-concurrency", "2"),
         *("--decode-concurrency", "3", "--prompt-cache-size", "0"),
     ]
