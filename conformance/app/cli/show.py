@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from conformance.app.cli.coverage_lists import COVERAGE
 from conformance.app.cli.models_output import plain_output
@@ -28,6 +29,7 @@ from conformance.app.pytest_plugin.setup import make_setup
 from conformance.app.run_settings import Settings, settings_of
 from conformance.checks.expectations import load_expectations
 from conformance.core.errors import ConformanceError
+from conformance.core.invocation import this_invocation
 from conformance.core.nearest import did_you_mean
 from conformance.core.severity import Severity
 from conformance.core.verdict import CaseId, CaseResult, encode
@@ -234,4 +236,5 @@ def run_one(case_id: str, settings: Settings) -> CaseResult:
         for line in (*setup.notes, *setup.sweep()):
             say(line, err=True)
         case = case_of(setup.registry, case_id)
-        return setup.judge.diagnosed(case, setup.judge.judged(case, setup.session.run(case)))
+        found = setup.judge.diagnosed(case, setup.judge.judged(case, setup.session.run(case)))
+    return replace(found, invocation=this_invocation(options=settings.rerun_options))

@@ -90,3 +90,5 @@ def test_what_code_of_others_prints_is_no_command_to_the_terminal_and_no_answer(
     assert done.code == 0, done
     assert done.err == "\\x1b[2Jloud\n\\x1b]0;title\\x07\n"
     assert json.loads(done.out)["verdict"] == "exact"
+    wrong = conformance("show", CASE, "-p", "noisy")
+    assert f"rerun:      conformance show -p noisy {CASE}" in wrong.out
