@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 
@@ -32,6 +33,7 @@ from conformance.report.terminal_matrix import (
     style_of,
 )
 
+_REFUSAL = 120  # characters of what a server says
 _KNOWN = 3  # known defects, those of most cases
 _NAMED = 20  # cases named after "n more"
 
@@ -126,6 +128,11 @@ def _totals(outcome: Outcome) -> Text:
         lines.append(Text(f"  {sentence}"))
     if left_out := [f"{r.scenario}/{name}" for r in outcome.results for name in _lacking(r)]:
         lines.append(Text(f"  not offered, the other schedules were: {', '.join(left_out)}"))
+    for result in outcome.results:
+        refusals = not_offered(result.evidence) if result.verdict is Verdict.UNSUPPORTED else {}
+        for why in list(refusals.values())[:1]:
+            said = textwrap.shorten(why, _REFUSAL, placeholder="...")
+            lines.append(Text(f"  not offered: {result.scenario}: {said}"))
     known = Counter(name for r in outcome.results if r.known for name in r.known.split(", "))
     if names := [name for name, _ in known.most_common()]:
         lines.append(Text(f"  known: {listed(names, _KNOWN)}; each: conformance show defects ID"))

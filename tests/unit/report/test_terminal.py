@@ -148,5 +148,7 @@ def test_schedules_that_a_server_does_not_offer_are_named(result, finding):
     lacks = finding(Verdict.UNSUPPORTED, schedule="fields", got="NotOffered: top_logprobs: no")
     text = text_of(result("http/served/served_alone/d/0", evidence=(lacks,)))
     assert "  not offered, the other schedules were: served_alone/fields" in text.splitlines()
+    text = text_of(result("http/s/served_stops/d/0", Verdict.UNSUPPORTED, evidence=(lacks,)))
+    assert "  not offered: served_stops: top_logprobs: no" in text.splitlines()
     alone = result("http/served/served_alone/d/0", Verdict.UNSUPPORTED, evidence=(lacks,))
-    assert "not offered" not in text_of(alone)
+    assert "the other schedules" not in text_of(alone)
