@@ -6,6 +6,7 @@ An answer's words follow from its prompt alone. A loop gives each row a word at 
 import collections
 import hashlib
 import json
+import mmap
 import queue
 import socketserver
 import threading
@@ -833,7 +834,9 @@ class KeepsMemory(Served):
         self.left = []
 
     def submit(self, row):
-        self.left.append(bytearray(b"x" * 2**20))
+        pages = mmap.mmap(-1, 2**20)  # new ones: the process may have freed as many
+        pages.write(b"x" * 2**20)
+        self.left.append(pages)
         super().submit(row)
 
 

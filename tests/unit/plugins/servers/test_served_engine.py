@@ -195,7 +195,7 @@ FOUND = {
     served.CountsNothing: (("served_alone",), "usage"),
     served.LoopEndsAtError: (("served_malformed", "numbers"), "an answer to each request"),
     served.StarvesWhoJoins: (("served_joins",), "that a joining request waited for"),
-    served.SkipsAtJoin: (("served_joins",), "output token|word 1 is"),
+    served.SkipsAtJoin: (("served_joins",), "output token|alone it is"),
     served.LosesWhoWaits: (("served_flood",), "an answer to each"),
     served.WholeIsShorter: (("served_together", "ragged"), "the text of a stream"),
     served.EndsWithoutReason: (("served_alone",), "finish"),
