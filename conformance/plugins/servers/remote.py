@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,6 +50,7 @@ _TOP_LOGPROBS = {**_LOGPROBS, "top_logprobs": _TOP}
 _USAGE = {"stream_options": {"include_usage": True}}
 
 
+_IN_VOCABULARIES = str.maketrans({"\u0120": " ", "\u2581": " ", "\u010a": "\n"})
 HALF = "\ufffd"
 """In place of a character that is cut."""
 
@@ -62,6 +63,7 @@ class Alone:
         tokens: those of its logprobs, or else its words.
         spans: where each of them is in the text. A part of a character has the whole character.
         counted: whether the tokens are those of its logprobs.
+        spelled: whether their texts are in the answer's text, one after the other.
     """
 
     answer: Answer
@@ -69,15 +71,17 @@ class Alone:
     tokens: tuple[int, ...]
     spans: tuple[tuple[int, int], ...]
     counted: bool
+    spelled: bool
 
     @classmethod
     def of(
-        cls, answer: Answer, tokens: Sequence[int], words: Sequence[str], *, counted: bool
+        cls, answer: Answer, tokens: Sequence[int], words: Iterable[str], *, counted: bool
     ) -> Alone:
         """The answer with these tokens, whose texts are ``words``."""
         text, at = shown(answer.text), 0
         found: list[tuple[int, int] | None] = []
-        for word in (word.strip() for word in words):
+        said = [word.strip() for word in words]
+        for word in said:
             begin = text.find(word, at) if word and HALF not in word else -1
             found.append((begin, begin + len(word)) if begin >= 0 else None)
             at = at if begin < 0 else begin + len(word)
@@ -86,7 +90,9 @@ class Alone:
             before = next((one[1] for one in reversed(found[:index]) if one), 0)
             spans.append(span or (before, after))
             after = spans[-1][0] if span else after
-        return cls(answer, text, tuple(tokens), tuple(reversed(spans)), counted)
+        lost = [word for word, span in zip(said, found, strict=True) if word and not span]
+        spelled = any(found) and all(HALF in word for word in lost)
+        return cls(answer, text, tuple(tokens), tuple(reversed(spans)), counted, spelled)
 
     def covered(self, text: str) -> int:
         """How many tokens are whole within a beginning of the text."""
@@ -100,6 +106,14 @@ class Alone:
         if first is None:
             return ""
         return self.text[self.spans[first][0] : self.spans[first + size - 1][1]].strip()
+
+
+def _said(entry: Mapping[str, Any]) -> str:
+    """The text of an entry's token, which some servers name as their vocabularies do."""
+    name, raw = str(entry.get("token")), entry.get("bytes")
+    if isinstance(raw, list) and raw:
+        return bytes(raw).decode(errors="replace")
+    return name.translate(_IN_VOCABULARIES)
 
 
 def shown(text: str) -> str:
@@ -279,9 +293,10 @@ class Remote:
     def keep(self, request: Request, answer: Answer) -> Alone:
         """Keep an answer alone."""
         entries = self.entries(answer)
-        words = [str(e.get("token")) for e in answer.entries] if entries else answer.text.split()
-        tokens = [token for token, _ in entries or self.words(answer.text)]
-        made = Alone.of(answer, tokens, words, counted=bool(entries))
+        made = Alone.of(answer, [t for t, _ in entries], map(_said, answer.entries), counted=True)
+        if not made.spelled:
+            words = answer.text.split()
+            made = Alone.of(answer, [t for t, _ in self.words(answer.text)], words, counted=False)
         self.alone[key_of(request)] = made
         return made
 

@@ -6,7 +6,6 @@ By day one wrong server in each scenario, and those of what goes over the wire.
 import re
 
 import msgspec
-import psutil
 import pytest
 from miniatures import proxy, served
 from miniatures.served import Served
@@ -138,6 +137,7 @@ def test_a_field_that_is_not_offered_leaves_the_rest_to_be_judged(kind):
 
 
 SMALL = (served.Small, served.EndsByItself, served.EndsSoon, served.SubWords, served.SubWordsAlone)
+SMALL += (served.NamesAsVocabularies, served.NamesBytes)
 
 
 @pytest.mark.parametrize("name", ["served_together", "served_stops", "served_systems"])
@@ -252,7 +252,7 @@ def test_a_wrong_server_is_found(kind, monkeypatch):
     if kind in {served.NoticesNobodyLeft, served.StarvesWhoJoins}:
         monkeypatch.setattr(HttpEngine, "patience", 30.0)
     if kind is served.KeepsMemory:
-        monkeypatch.setattr(HttpEngine, "memory", lambda _: psutil.Process().memory_info().rss)
+        monkeypatch.setattr(HttpEngine, "memory", lambda _: 2**28 + kind.kept)
     (name, *schedules), what = FOUND[kind]
     found = outcome(kind, name, *schedules)
     assert not found.verdict.good
