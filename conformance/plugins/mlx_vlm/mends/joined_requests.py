@@ -422,30 +422,59 @@ def _places(mask: mx.array) -> mx.array:
 @mend(
     "embeddings-longer-than-prompt",
     "embeddings-longer-than-prompt-quantized",
+    "longer-embeddings-kept",
     other_pieces=True,  # pieces that end within an image are not counted in its one token
 )
 def rows_are_padded_by_their_embeddings(hits: Hits) -> Patch:
-    """A row is as long as its embeddings, and is padded by what they lack to the longest row's."""
+    """A row is as long as its embeddings, and so is what is left of it after a reused prefix."""
     module = compat.generation()
-    # Of the prompts that were merged last: the numbers of their embeddings.
-    merged: list[int] = []
+    # Of the prompts that were merged last: their ids, and the numbers of their embeddings.
+    merged: list[tuple[list[int], int]] = []
+
+    def lengthened(prompts: Sequence[list[int]], given: Sequence[Any]) -> list[list[int]]:
+        sizes = [(one or {})["inputs_embeds"].shape[1] for one in given]
+        merged[:] = zip(map(list, prompts), sizes, strict=True)
+        return [_lengthened(*row) for row in merged]
 
     def merge(right: Right, given: list[Any], ids: list[list[int]]) -> Any:
-        merged[:] = [one["inputs_embeds"].shape[1] for one in given]
-        return right(given, _lengthened(ids, merged))
+        return right(given, lengthened(ids, given))
+
+    def mixed(right: Right, self: Any, sequences: list[Any]) -> Any:
+        if self.apc_manager is None:
+            return None
+        made = lengthened([each[1] for each in sequences], [each[3] for each in sequences])
+        rows = [(uid, ids, *more) for (uid, _, *more), ids in zip(sequences, made, strict=True)]
+        try:
+            return right(self, rows)
+        finally:
+            merged.clear()
 
     def init(right: Right, self: Any, *args: Any, input_ids: Any, **options: Any) -> None:
-        lengths = [*map(len, input_ids)]
-        if len(merged) == len(lengths) and merged != lengths:
-            hits.hit()
+        rows, merged[:] = [*merged], ()
+        if len(rows) != len(input_ids) or all(len(ids) == size for ids, size in rows):
+            right(self, *args, input_ids=input_ids, **options)
+            return
+        hits.hit()
+        sizes = [len(ids) for ids, _ in rows]
+        if options.get("right_pad_per_row") is None:
             # The progress of a prompt is counted in its ids.
-            options["suffix_lens"] = lengths
-            input_ids = _lengthened(input_ids, merged)
-        merged.clear()
+            options["suffix_lens"] = sizes
+            input_ids = [_lengthened(*row) for row in rows]
+        for kept, (ids, _) in zip(options["apc_meta"] or (), rows, strict=False):
+            kept["full_input_ids"] = ids
         right(self, *args, input_ids=input_ids, **options)
+        self._prompt_tokens_per_row = sizes
+        reused = self._cached_tokens_per_row
+        self._token_context = [
+            ids if len(context) > len(own) else ids[start:]
+            for context, own, (ids, _), start in zip(
+                self._token_context, input_ids, rows, reused, strict=False
+            )
+        ]
 
     return together(
         wrap(module, "_merge_prefill_prompt_kwargs", merge),
+        wrap(module.BatchGenerator, "_build_mixed_prompt_batch", mixed),
         wrap(module.PromptProcessingBatch, "__init__", init),
     )
 
@@ -489,9 +518,9 @@ def each_prompt_is_embedded_alone(hits: Hits) -> Patch:
     return wrap(model, "get_input_embeddings", embed)
 
 
-def _lengthened(ids: list[list[int]], lengths: list[int]) -> list[list[int]]:
-    """Add an id for each embedding; with embeddings, ids are not read."""
-    return [([0] * n + list(row))[-n:] for row, n in zip(ids, lengths, strict=True)]
+def _lengthened(ids: list[int], size: int) -> list[int]:
+    """As many ids as there are embeddings, beside which ids are not read."""
+    return [*ids, *[0] * (size - len(ids))][:size]
 
 
 @mend(
