@@ -99,7 +99,8 @@ class Rows:
         return "pos_hw" not in (given.get("prefill_kwargs") or {})
 
     def _embed(self, found: Any, model: Any, ids: mx.array, *_: Any, **__: Any) -> Any:
-        if found.pos_hw is not None:
+        # Two mends may have rows of their own at once.
+        if found.pos_hw is not None and found.pos_hw.shape[-1] == 2:
             config = model.config
             begun = mx.cumsum((ids == config.image_cls_token_id).astype(mx.int32), axis=-1)
             ended = mx.cumsum((ids == config.img_end_id).astype(mx.int32), axis=-1)
@@ -151,7 +152,7 @@ class Rows:
     def _decoder(self, right: Right, model: Any, inputs: mx.array, **options: Any) -> Any:
         options |= self._given
         cells = options.get("pos_hw")
-        if cells is None:
+        if cells is None or cells.shape[-1] == 2:
             return right(model, inputs, **options)
         image, options["pos_hw"] = cells[..., 2], cells[..., :2]
         mask = create_attention_mask(options["inputs_embeds"], options["cache"], return_array=True)
@@ -200,6 +201,8 @@ class _PerceptionRows(Rows):
 
     def _embed(self, found: Any, model: Any, ids: mx.array, *args: Any, **given: Any) -> Any:
         kept = model.language_model
+        if found.rope_deltas is not None:  # by the other mend
+            return found
         # Also for texts: a batch has them for all its rows or for none.
         found.rope_deltas = mx.zeros((len(ids), 1), mx.int32)
         if kept._position_ids is not None:
