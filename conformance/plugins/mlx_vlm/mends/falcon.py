@@ -290,16 +290,23 @@ class _Boxes:
         self._hits = hits
         self._boxes: dict[int, _Box] = {}
         self._rows: list[int] = []
+        # After how many columns of the next call each row's prompt ends; empty: with the call.
+        self._ends: list[int] = []
 
     def patch(self) -> Patch:
-        steps = [(batch_class(), "_step"), (prompt_class(), "generate")]
+        prompts = prompt_class()
+        steps = [(batch_class(), "_step"), (prompts, "prompt_step"), (prompts, "generate")]
         return together(
             *(wrap(owner, name, self._of_rows) for owner, name in steps),
             wrap(part("models.falcon_perception.language").LanguageModel, "__call__", self._call),
         )
 
     def _of_rows(self, right: Right, batch: Any, *args: Any, **options: Any) -> Any:
-        self._rows = list(batch.uids)
+        self._rows, self._ends = list(batch.uids), []
+        if getattr(batch, "_right_pad_per_row", None) is not None:
+            self._ends = [n - batch._processed_prompt_columns for n in batch._suffix_lens]
+        elif right.__name__ == "prompt_step":
+            self._ends = [0] * len(self._rows)
         try:
             return right(batch, *args, **options)
         finally:
@@ -321,6 +328,8 @@ class _Boxes:
         found = right(model, inputs, *args, **options)
         hidden = model.model._last_hidden_state[:, -1]
         for row, box in enumerate(boxes):
+            if self._ends and self._ends[row] != inputs.shape[1]:
+                continue
             box.note(model, hidden[row : row + 1])
         return found
 
