@@ -159,6 +159,49 @@ def media_tokens_are_known(hits: Hits) -> Patch:
     )
 
 
+@mend("apc-new-image-beside-reused-prefix")
+def images_are_whole_beside_kept_columns(hits: Hits) -> Patch:
+    """An image sees itself both ways beside kept columns, too, and is not cut where others end."""
+    text = part("models.gemma4.language").Gemma4TextModel
+
+    def overlay(right: Right, self: Any, mask: mx.array, kinds: mx.array) -> mx.array:
+        length, before = mask.shape[-2], mask.shape[-1] - mask.shape[-2]
+        if kinds.shape[1] != length or before <= 0:
+            return right(self, mask, kinds)
+        hits.hit()
+        alone = mx.zeros((1, 1, length, length), mx.bool_)
+        both_ways = right(self, alone, kinds)
+        return mask | mx.pad(both_ways, [(0, 0), (0, 0), (0, 0), (before, 0)])
+
+    def step(right: Right, self: Any) -> int:
+        model, ends, start = self.model, self._suffix_lens, self._processed_prompt_columns
+        if self._right_pad_per_row is None or self.prefill_step_size is not None:
+            return int(right(self))
+        made: list[Any] = []
+
+        def noted(*args: Any, **options: Any) -> Any:
+            made.append(model(*args, **options))
+            return made[-1]
+
+        # No row seems to end here.
+        self.model, self._suffix_lens = noted, [1 + sum(ends)] * len(ends)
+        try:
+            columns = int(right(self))
+        finally:
+            self.model, self._suffix_lens = model, ends
+        for row, end in enumerate(ends):
+            if start < end <= start + columns:
+                hits.hit_if(end < start + columns)
+                logits = getattr(made[0], "logits", made[0])
+                self._finished_prompt_logits[self.uids[row]] = logits[row, end - start - 1]
+        return columns
+
+    return together(
+        wrap(text, "_apply_blockwise_bidirectional_overlay", overlay),
+        wrap(_ar.PromptProcessingBatch, "prompt_step", step),
+    )
+
+
 # Other names of sounds among processors' outputs than the one that the server knows.
 _SOUNDS = (
     "audio_input_ids",
