@@ -20,7 +20,7 @@ KEPT = 4  # columns of the prefix that the other row reuses
 
 def main() -> int:
     print(f"mlx-vlm {version('mlx-vlm')}: may the first token of an image see its last one?")
-    model = object.__new__(Gemma4TextModel)
+    model = Gemma4TextModel.__new__(Gemma4TextModel)
     found = {}
     for name, before in (("alone", 0), (f"beside {KEPT} kept columns", KEPT)):
         mask = create_causal_mask(KINDS.shape[1], before)[None, None]
