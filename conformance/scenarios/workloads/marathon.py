@@ -118,7 +118,8 @@ def _many(brief: Brief) -> Schedule:
         together(*islice(given, size), when=when(at))
         for size, at in zip(_GROUPS, moments, strict=True)
     ]
-    near = together(rival, when=when(runner.max_tokens - rival.max_tokens + 5))
+    more = min(5, rival.max_tokens // 2)  # of the rival's tokens come after the runner's end
+    near = together(rival, when=when(runner.max_tokens - rival.max_tokens + more))
     last = together(*given, when=gone(rival.request_id))
     first = together(*tiny), together(runner, when=gone(tiny[-1].request_id))
     leave = tuple(Removal(names, when(at)) for at, names in removals.items())

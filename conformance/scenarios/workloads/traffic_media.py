@@ -106,13 +106,13 @@ def _of(brief: Brief, request: Request, media: list[Media], text: _Text) -> Requ
     """The request with a prompt of these media and a text."""
     before = brief.prompt(3, text.variant)
     after = brief.prompt(text.after + text.variant % 5, text.variant)
-    parts: list[tuple[int, ...] | Media] = [] if brief.required else [before]
+    shown: list[tuple[int, ...] | Media] = []
     for place, medium in enumerate(media):
-        parts += [*([text.between or brief.prompt(1, place)] if place else []), medium]
+        shown += [*([text.between or brief.prompt(1, place)] if place else []), medium]
     if brief.media_last:
-        parts = [before + after, *parts[1:]]
+        parts = [before + after, *shown]
     else:
-        parts.append(after)
+        parts = [*([] if brief.required else [before]), *shown, after]
     prompt, placed = brief.compose(parts)
     return replace(request, prompt=prompt, media=placed)
 
