@@ -35,7 +35,8 @@ _LATE, _PIECES = ((1103, 31), (2100, 19), (29, 53)), EngineOptions(prefill_step_
 
 # One row decodes for more than 512 steps. Meanwhile groups of others arrive, more than there are
 # slots, and at last a row of about its own length; the last group when all others have ended.
-_RUNNER, _RIVAL = (67, 541), (521, 87)
+# The least that these and their groups need, of a model with few positions, comes third.
+_RUNNER, _RIVAL = (67, 541, 79), (521, 87, 13)
 _GROUPS, _LAST = (9, 1, 26, 3, 12, 2, 5, 9, 1, 17, 3, 7, 8, 12), 9
 _OPTIONS = EngineOptions(completion_batch_size=26, prefill_batch_size=11)
 # Before them come so many of one token: more than 512 wait, and what is kept by a request's number
@@ -102,8 +103,10 @@ def _many(brief: Brief) -> Schedule:
     if Capability.PROCESSORS in brief.capabilities:
         tiny[3::7] = [replace(row, processors=(bias(brief, 1),)) for row in tiny[3::7]]
     runner, rival = (
-        text_request(brief, name, fitting(length), max_tokens=fitting(limit), sampler=sampler)
-        for name, (length, limit) in (("runner", _RUNNER), ("rival", _RIVAL))
+        text_request(
+            brief, name, fitting(length), max_tokens=max(least, fitting(limit)), sampler=sampler
+        )
+        for name, (length, limit, least) in (("runner", _RUNNER), ("rival", _RIVAL))
     )
     every = (runner.max_tokens - max(_LASTING)) // len(_GROUPS)
     moments = [2 + every * at for at in range(len(_GROUPS))]
@@ -118,7 +121,7 @@ def _many(brief: Brief) -> Schedule:
         together(*islice(given, size), when=when(at))
         for size, at in zip(_GROUPS, moments, strict=True)
     ]
-    more = min(5, rival.max_tokens // 2)  # of the rival's tokens come after the runner's end
+    more = min(5, rival.max_tokens // 4)  # of the rival's tokens come after the runner's end
     near = together(rival, when=when(runner.max_tokens - rival.max_tokens + more))
     last = together(*given, when=gone(rival.request_id))
     first = together(*tiny), together(runner, when=gone(tiny[-1].request_id))
