@@ -7,6 +7,7 @@ import functools
 
 import pytest
 
+from conformance.app.pytest_plugin.own_process import ends_process
 from conformance.app.pytest_plugin.setup import make_setup
 from conformance.app.run_settings import Settings
 from conformance.checks.expectations import load_expectations
@@ -61,11 +62,14 @@ def concerned():
 )
 def test_what_is_run_only_mended_is_as_expected_in_full(place):
     for case in alone().get(place, []):
-        judge, session = default().judge, full().session
-        mended = judge.played(case, lambda case=case: pytest.fail(f"{case} is wrong once mended"))
-        found = full().judge.judged(case, session.run(case))
-        assert mended.mended_alone
-        assert judge.compared(mended).expected
+        if ends_process(default(), case):
+            continue
+        judge = default().judge
+        # With mends that make other pieces, what a schedule is to reach may be missing: then it is
+        # run as released.
+        mended = judge.played(case, functools.partial(default().session.run, case))
+        assert judge.judged(case, mended).expected
+        found = full().judge.judged(case, full().session.run(case))
         assert found.expected, found.evidence[:3]
         if found.mended is not None:
             assert found.mended.verdict.good

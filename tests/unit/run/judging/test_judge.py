@@ -117,7 +117,7 @@ EXPECTED = {
     "SaysUnsupported": (Verdict.UNSUPPORTED, {"window", "prompt_cache"}),
     "NeverEnds": (
         Verdict.HANG,
-        {"slot_reuse", "window", "prompt_cache", "samplers", "invalid"}
+        {"slot_reuse", "window", "prompt_cache", "samplers", "invalid", "stop_sequences"}
         | {"mixed_modality", "stale_state", "quantized", "structured"},
     ),
     "CrashesOnOtherThread": (Verdict.CRASH, {"threads"}),
