@@ -127,10 +127,10 @@ def no_answer(came: Came, why: str) -> Claim:
     what, said = "the answer to a right request", f"{came.error}{why} for {came.name!r}"
     status, _, message = came.error.partition(": ")
     if not status.startswith("HTTP "):
-        return Claim(what, said, "one", holds=False)
+        return Claim(what, said, "one", holds=False, failed=True)
     sentence = f"the server answered {status} to a right request, {came.name!r}: {message}{why}"
     cause = "the server fails for this request, or refuses it, only beside others or always"
-    return Claim(what, said, "an answer", holds=False, cause=cause, sentence=sentence)
+    return Claim(what, said, "an answer", False, cause, sentence, failed=True)
 
 
 def at_limit(request: Request, answer: Answer) -> Iterator[Claim]:
@@ -149,9 +149,23 @@ def at_limit(request: Request, answer: Answer) -> Iterator[Claim]:
     )
 
 
+def right_reason(request: Request, answer: Answer, wanted: str | None) -> Claim:
+    """Claim that an answer with the right text has the finish reason of that text."""
+    name, said = request.request_id, answer.reason
+    return Claim(
+        "the finish_reason of the same text",
+        str(said),
+        str(wanted),
+        said == wanted,
+        cause="the reason is another row's, or not that of what ended the answer",
+        sentence=f"the text of the answer to {name!r} is right, and its finish_reason {said!r}",
+    )
+
+
 def no_exception(said: str) -> Claim:
     """Claim that a server's log has no exception after valid requests."""
-    return Claim("exceptions in the server's log", said or "none", "none", holds=not said)
+    what = "exceptions in the server's log"
+    return Claim(what, said or "none", "none", holds=not said, failed=True)
 
 
 def joined(answer: Answer) -> str:
@@ -256,7 +270,7 @@ def asked_again(broken: Came, again: Came) -> Claim:
     else:
         found = f"asked again, the server gives another one: {_apart(whole, begin)!r}"
     said = f"{broken.error} for {broken.name!r} after {len(begin)} characters"
-    return Claim("an answer that broke off", said, found, holds=False)
+    return Claim("an answer that broke off", said, found, holds=False, failed=True)
 
 
 def about_limits(

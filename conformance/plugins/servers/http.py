@@ -27,7 +27,7 @@ from conformance.core.schedule import Asked, Request, Schedule, Stage
 from conformance.core.trace import Claim, FinishReason, Stream
 from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.asking import Asking, Question, Resets, Tokens, reason_of
-from conformance.plugins.servers.claims import at_limit, right_text
+from conformance.plugins.servers.claims import at_limit, right_reason, right_text
 from conformance.plugins.servers.remote import (
     END,
     HALF,
@@ -287,20 +287,22 @@ class HttpEngine(ServedEngine):
     def about_text(self, request: Request, answer: Answer) -> Iterator[Claim]:
         """See ``ServedEngine.about_text``: what tokens or words do not show."""
         limit, entries = request.max_tokens, len(answer.entries)
-        ended = answer.reason == FinishReason.LENGTH
-        yield from at_limit(request, answer)
+        alone, right = self._alone(request), self._remote.right(request)
+        said, ended = shown(answer.text), answer.reason == FinishReason.LENGTH
+        if alone is None or right is None or only_the_server(request):
+            yield from at_limit(request, answer)
+        elif said == right:
+            wanted = FinishReason.STOP if right != alone.text else alone.answer.reason
+            yield right_reason(request, answer, wanted)
+            if answer.reason == wanted:
+                yield from at_limit(request, answer)
+        else:
+            yield from at_limit(request, answer)
+            tokens = tuple(token for token, _ in self.read(request, answer))
+            if tokens and tokens == alone.tokens[: len(tokens)]:
+                yield right_text(said, [right])
         if entries and ended:
             yield Claim("tokens with logprobs", str(entries), str(limit), entries == limit)
-        alone, right = self._alone(request), self._remote.right(request)
-        if alone is None or right is None or only_the_server(request):
-            return
-        tokens = tuple(token for token, _ in self.read(request, answer))
-        said = shown(answer.text)
-        if tokens and tokens == alone.tokens[: len(tokens)]:
-            yield right_text(said, [right])
-        if said == right == alone.text:
-            same, found = answer.reason == alone.answer.reason, str(alone.answer.reason)
-            yield Claim("the finish_reason of the same text", str(answer.reason), found, same)
 
     def _alone(self, request: Request) -> Alone | None:
         return self._remote.alone.get(key_of(request))

@@ -341,9 +341,8 @@ class ServedEngine(Engine):
             state = f"{self.state() or 'no reason in its log'}; {port}"
             waiting = ", ".join(sorted(self._open())[:4])
             said = f"nothing came for {self.patience:.0f} s for {waiting}"
-            return StepOutput(
-                claims=(Claim("an answer to each request", said, state, holds=False),)
-            )
+            what = "an answer to each request"
+            return StepOutput(claims=(Claim(what, said, state, holds=False, failed=True),))
         return self._output(came)
 
     def _next(self) -> Came | dict[str, int] | None:
