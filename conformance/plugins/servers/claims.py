@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
 
 import httpx2
 
@@ -28,7 +27,6 @@ _PART, _LEAST = 0.5, 1000
 _EXCUSED_SECONDS = 1.0
 _STARVED = 0.9
 _LIST_SECONDS = 60.0
-_EQUAL_NATS = 1e-5
 # Many requests may make a server's buffers grow once, but not with each request.
 _MB = 2**20
 _MEMORY_SHARE, _MEMORY_BYTES = 0.25, 96 * _MB
@@ -203,58 +201,6 @@ def about_work(
         waited = after.first - max(gone.answer.last, after.sent)
         holds = made < _PART * rest or waited < _EXCUSED_SECONDS
         yield Claim("tokens made for a client that had left", str(made), "few", holds)
-
-
-def about_logprobs(
-    request: Request, answer: Answer, words: Sequence[str] | None = None
-) -> Iterator[Claim]:
-    """Claim that logprobs entries match the answer's tokens, with the likeliest tokens first.
-
-    Entries without a token's name are skipped.
-
-    Args:
-        words: the texts of the answer's tokens, if they are not its words.
-    """
-    entries = answer.entries
-    words = answer.text.split() if words is None else words
-    if answer.bare:
-        yield Claim("logprobs, unasked", str(len(entries)), "0", holds=not entries)
-        return
-    fields = request.asked.fields if request.asked is not None else {}
-    if fields.get("logprobs") is True:  # not only because all requests have them
-        said = str(sum(e.get("logprob") is not None for e in entries))
-        yield Claim("tokens with logprobs", said, right := str(len(words)), said == right)
-    if "top_logprobs" in fields:
-        # All answers have logprobs if the server's streams do; these were asked for by number.
-        said, right = str(sum(bool(e.get("top_logprobs")) for e in entries)), str(len(words))
-        yield Claim("tokens with top_logprobs", said, right, said == right)
-    yield from _own_among_top(entries)
-    if len(entries) != len(words):
-        return
-    named = [(e["token"], word) for e, word in zip(entries, words, strict=True) if e.get("token")]
-    if named:
-        said, found = (
-            " ".join(str(text).strip() for text in texts) for texts in zip(*named, strict=True)
-        )
-        yield Claim("tokens of the logprobs", said, found, said == found)
-    tops = [[top["logprob"] for top in e.get("top_logprobs") or ()] for e in entries]
-    if any(tops):
-        falling = all(top == sorted(top, reverse=True) for top in tops)
-        yield Claim("order of the top logprobs", str(tops[0]), "falling", falling)
-
-
-def _own_among_top(entries: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
-    """Claim that a token has the same logprob among the likeliest, or none of them is below it."""
-    for entry in entries:
-        listed = [top for top in entry.get("top_logprobs") or () if top.get("token")]
-        tops = {str(top["token"]).strip(): top["logprob"] for top in listed}
-        own, said = str(entry.get("token") or "").strip(), entry.get("logprob")
-        if not tops or not own or said is None:
-            continue
-        right = tops.get(own, said)
-        if said != right or (own not in tops and said > min(tops.values()) + _EQUAL_NATS):
-            what = "logprob of a token among its top_logprobs"
-            yield Claim(what, f"{own} {said:.6g}", str(tops), holds=False)
 
 
 def asked_again(broken: Came, again: Came) -> Claim:

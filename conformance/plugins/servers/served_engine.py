@@ -41,7 +41,6 @@ from conformance.plugins.servers.claims import (
     Left,
     about_answer,
     about_asked,
-    about_logprobs,
     about_work,
     asked_again,
     memory_kept,
@@ -51,6 +50,7 @@ from conformance.plugins.servers.claims import (
     still_open,
     waited_for,
 )
+from conformance.plugins.servers.entries import about_logprobs
 from conformance.plugins.servers.fields import fits_schema
 
 _AGAIN, _LONG = 3, 64  # answers asked for again in one piece, and their most tokens
