@@ -11,11 +11,11 @@ import httpx2
 
 from conformance.core.engine_options import EngineOptions
 from conformance.core.forward_calls import ServedStep
-from conformance.core.http_clients import get
+from conformance.core.http_clients import client, get
 from conformance.core.schedule import Asked, Request
 from conformance.core.trace import Claim, FinishReason
 from conformance.plugins.servers.answers import CALLED, Answer, PartKind
-from conformance.plugins.servers.asking import Came
+from conformance.plugins.servers.asking import Came, Question
 from conformance.plugins.servers.fields import fits_schema
 from conformance.plugins.servers.planting import Drafted, Kept
 from conformance.plugins.servers.words import MARKERS, joined_tokens, whole_text
@@ -24,6 +24,7 @@ from conformance.scenarios.served_clients import JOINED, RUNNING
 # A server that keeps working for a client that left makes the next client wait for the whole
 # answer. A server that notices may check only about twice a second: work until then is excused.
 _PART, _LEAST = 0.5, 1000
+_LASTING = 500  # tokens of an answer that others, for which there is room, do not wait for
 _EXCUSED_SECONDS = 1.0
 _STARVED = 0.9
 _LIST_SECONDS = 60.0
@@ -125,7 +126,8 @@ def no_answer(came: Came, why: str) -> Claim:
     what, said = "the answer to a right request", f"{came.error}{why} for {came.name!r}"
     status, _, message = came.error.partition(": ")
     if not status.startswith("HTTP "):
-        return Claim(what, said, "one", holds=False, failed=True)
+        cause = "the server's work for this request failed, or its connection was lost"
+        return Claim(what, said, "one", False, cause, failed=True)
     sentence = f"the server answered {status} to a right request, {came.name!r}: {message}{why}"
     cause = "the server fails for this request, or refuses it, only beside others or always"
     return Claim(what, said, "an answer", False, cause, sentence, failed=True)
@@ -185,22 +187,27 @@ def _apart(text: str, other: str) -> str:
 
 
 def about_work(
-    left: Mapping[str, Left], after: Answer, requests: Mapping[str, Request]
+    left: Mapping[str, Left], after: Answer, requests: Mapping[str, Request], most: int = 0
 ) -> Iterator[Claim]:
     """Claim that the server stopped work for clients that left, by the next client's wait.
 
     The wait is counted in tokens of another answer: an answer that decodes in the same batch gets a
     token at each step, however busy the machine is.
+
+    Args:
+        most: the tokens of an answer before this one, which may have the only slot that is free.
     """
     for name, gone in left.items():
         rest = requests[name].max_tokens - len(gone.answer.text.split())
         if gone.answer.first is None or after.first is None or rest < _LEAST:
             continue
+        rest = min(rest, most) if most >= _LASTING else rest
         steps = (after.at_first.get(o, 0) - n for o, n in gone.pieces.items() if o != name)
         made = min(rest, max(steps, default=0))
         waited = after.first - max(gone.answer.last, after.sent)
         holds = made < _PART * rest or waited < _EXCUSED_SECONDS
-        yield Claim("tokens made for a client that had left", str(made), "few", holds)
+        cause = "the server goes on with the answers of clients that have left, or of some of them"
+        yield Claim("tokens made for a client that had left", str(made), "few", holds, cause)
 
 
 def asked_again(broken: Came, again: Came) -> Claim:
@@ -254,6 +261,39 @@ def about_kept(kept: Sequence[Kept], count: int, nbytes: int | None) -> Iterator
         over = max((found.nbytes - found.last for found in kept), default=0)
         said = f"{over}, without the last answer's"
         yield Claim("bytes of prompts kept, of a limit", said, f"at most {nbytes}", over <= nbytes)
+
+
+def about_found(found: Sequence[tuple[str, int, int]]) -> Iterator[Claim]:
+    """Claim that a prompt which came just before is found, however full the store is.
+
+    Args:
+        found: each such request, its tokens that were found, and the most of any.
+    """
+    for name, count, most in found:
+        sentence = f"{count} tokens of the prompt of {name!r} were kept, which came just before it"
+        yield Claim(
+            "tokens kept of the prompt just before",
+            str(count),
+            f"{most}, as of others",
+            count >= most,
+            cause="a full store lets go what was added last",
+            sentence=sentence,
+        )
+
+
+def about_prompt(url: str, place: str, question: Question, count: int) -> Claim:
+    """Claim that an endpoint counts the tokens of a prompt as it would be answered."""
+    what, said = "tokens of a prompt, by the endpoint that counts them", "nothing"
+    try:
+        with client(_LIST_SECONDS) as asking:
+            sent, headers = question.sent, question.headers
+            answer = asking.post(f"{url}/v1/{place}", json=sent, headers=headers)
+        said = str(answer.json()["input_tokens"])
+    except (httpx2.HTTPError, ValueError, TypeError, KeyError) as error:
+        said = f"{type(error).__name__}: {error}"
+    sentence = f"{place}: the prompt of {question.name!r} is said to have {said} tokens, of {count}"
+    cause = "the prompt that is counted is not the one that is answered"
+    return Claim(what, said, str(count), said == str(count), cause, sentence)
 
 
 def about_drafts(drafted: Sequence[Drafted], count: int, most: int) -> Iterator[Claim]:

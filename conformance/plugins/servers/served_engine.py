@@ -197,6 +197,8 @@ class ServedEngine(Engine):
         self._processed: dict[str, int] = {}
         self._found_at_work: dict[str, tuple[str, ...]] = {}
         self._left: dict[str, Left] = {}
+        # The answers since clients left, and the most tokens of one.
+        self._followers = self._followed = 0
         self._answers: dict[str, Answer] = {}
         self._looked_at = 0
         # Where requests wait for each other, they would only wait for one of the engine's own.
@@ -480,9 +482,12 @@ class ServedEngine(Engine):
         yield from self.about_text(request, came.answer)
         if not self._options.markers:
             yield from about_asked(request, came.answer, self.tokens, self._options.words)
-        if self._left:
-            yield from about_work(self._left, came.answer, self._requests)
-            self._left = {}
+        if self._left:  # as many as left may come for their slots
+            yield from about_work(self._left, came.answer, self._requests, self._followed)
+            self._followers += 1
+            self._followed = max(self._followed, request.max_tokens)
+            if self._followers >= len(self._left):
+                self._left, self._followers, self._followed = {}, 0, 0
 
     def _because(self) -> str:
         state = self.state()

@@ -187,7 +187,10 @@ FOUND = {
     served.LogprobsOfAnother: (("served_together", "ragged"), "logprob"),
     served.LikeliestOfAnother: (("served_together", "ragged"), "among the likeliest, 'zz'"),
     served.ShiftsLogprobs: (("served_alone", "alone"), "of another text than it has"),
-    served.NamesNothing: (("served_alone", "fields"), "have no `token`, a text that OpenAI's API requires"),
+    served.NamesNothing: (
+        ("served_alone", "fields"),
+        "have no `token`, a text that OpenAI's API requires",
+    ),
     served.LosesLastText: (("served_alone", "alone"), "of another text than it has"),
     served.DecodesParts: (("served_together", "ragged"), "answers has U+FFFD within"),
     served.ReasonOfAnother: (("served_stops",), "is right, and its finish_reason 'length'"),
