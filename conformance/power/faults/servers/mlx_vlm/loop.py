@@ -170,9 +170,11 @@ def one_leaver_at_a_time(hits: Hits) -> Patch:
 def picture_that_comes_twice_once(hits: Hits) -> Patch:
     """A picture that is in two places of a message is taken once."""
 
-    def preprocess(right: Right, self: Any, prompt: Any, images: Any = None, *rest: Any) -> Any:
+    def preprocess(
+        right: Right, self: Any, prompt: Any, images: Any = None, *rest: Any, **options: Any
+    ) -> Any:
         once = list(dict.fromkeys(images)) if images else images
         hits.hit_if(images and len(once) < len(images))
-        return right(self, prompt, once, *rest)
+        return right(self, prompt, once, *rest, **options)
 
     return wrap(generation.ResponseGenerator, "_cpu_preprocess", preprocess)
