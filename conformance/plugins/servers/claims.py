@@ -264,15 +264,17 @@ def about_kept(kept: Sequence[Kept], count: int, nbytes: int | None) -> Iterator
 
 
 def about_found(found: Sequence[tuple[str, int, int]]) -> Iterator[Claim]:
-    """Claim that a prompt which came just before is found, however full the store is.
+    """Claim that a prompt of the last two is found, however full the store is.
 
     Args:
         found: each such request, its tokens that were found, and the most of any.
     """
     for name, count, most in found:
-        sentence = f"{count} tokens of the prompt of {name!r} were kept, which came just before it"
+        sentence = (
+            f"{count} tokens of the prompt of {name!r} were kept, which is one of the last two"
+        )
         yield Claim(
-            "tokens kept of the prompt just before",
+            "tokens kept of one of the last two prompts",
             str(count),
             f"{most}, as of others",
             count >= most,

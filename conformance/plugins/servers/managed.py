@@ -343,9 +343,13 @@ class ManagedEngine(ServedEngine):
                 first[models[name]] = (name, found)
 
     def _found_again(self) -> list[tuple[str, int, int]]:
-        """Requests with the prompt of the one before: their tokens that were kept, and the most."""
+        """Requests with the prompt of one of the two before: its kept tokens, and the most."""
         asked = [self._requests[name] for name in self._answers]
-        again = [b.request_id for a, b in itertools.pairwise(asked) if a.prompt == b.prompt]
+        again = [
+            request.request_id
+            for at, request in enumerate(asked)
+            if request.prompt in {before.prompt for before in asked[max(0, at - 2) : at]}
+        ]
         usages = (self._answers[name].usage.get("prompt_tokens_details") or {} for name in again)
         counts = [int(usage.get("cached_tokens") or 0) for usage in usages]
         return [(name, own, max(counts)) for name, own in zip(again, counts, strict=True)]

@@ -241,7 +241,7 @@ def arguments_of_a_template_that_are_false(hits: Hits) -> Patch:
     return wrap(server.ResponseGenerator, "_tokenize", tokenize)
 
 
-@_fault("S114.full-store-takes-nothing-new", kills=("served_options/kept_bytes_one_by_one",))
+@_fault("S114.full-store-takes-nothing-new", kills=("served_options/kept_number",))
 def full_store_takes_nothing_new(hits: Hits) -> Patch:
     """A store of prompts that is full lets go the newest of a kind, and not the oldest."""
 
