@@ -107,7 +107,7 @@ class _Kind(enum.IntEnum):
     """What a finding is about, from what may follow from the others to what ends a run."""
 
     REST = 0
-    UNANSWERED = 1  # a dead thread, a hang, an exception: the engine went on without it
+    UNANSWERED = 1  # a thread that ended, a hang, an exception: the engine went on
     TOKENS = 2
     ENDED = 3  # nan, oracle, hang, crash
 

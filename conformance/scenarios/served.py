@@ -214,9 +214,11 @@ def _media(brief: Brief) -> list[Schedule]:
         text_request(brief, "text", MEDIUM, max_tokens=ANSWER),
         media_request(brief, "other", "image", content=1, max_tokens=ANSWER),
         media_request(brief, "larger", "image", size=1, content=2, max_tokens=ANSWER),
-        _twice(brief),
     ]
-    return [at_once("images_and_text", *rows, options=BUSY)]
+    return [
+        at_once("images_and_text", *rows, options=BUSY),
+        at_once("one_picture_twice", _twice(brief)),
+    ]
 
 
 def _twice(brief: Brief) -> Request:
@@ -310,7 +312,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         "images beside text",
         _SERVED | {Capability.MEDIA},
         _media,
-        (in_flight(2),),
+        (in_flight(2).shown_in("images_and_text"),),
         applies=lambda f: "" if "image" in f.facts.modalities else "it takes no images",
     ),
     Scenario(

@@ -68,7 +68,7 @@ def joined_row_starved(hits: Hits) -> Patch:
     return wrap(generation.ResponseGenerator, "_collect_pending_requests", collect)
 
 
-@_fault("S21.image-breaks-off-the-others", kills=("served_media",))
+@_fault("S21.image-breaks-off-the-others", kills=("served_media/one_picture_twice",))
 def image_breaks_off_the_others(hits: Hits) -> Patch:
     """An exception while an image is looked at ends the answers of all others."""
 
