@@ -10,7 +10,10 @@ from conformance.core.verdict import Finding, Verdict
 
 
 def check_claims(play: Play) -> list[Finding]:
-    """``protocol`` for the first claim of each kind that does not hold, in each run."""
+    """``protocol`` for the first claim of each kind that does not hold, in each run.
+
+    See ``failure`` for those about work that failed.
+    """
     return [finding for trace in play.traces[:2] for finding in _of_run(play, trace)]
 
 
@@ -18,14 +21,13 @@ def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
     seen: set[str] = set()
     for step in trace.steps:
         for claim in step.output.claims:
-            if claim.holds or claim.what in seen:
+            if claim.holds or claim.failed or claim.what in seen:
                 continue
             seen.add(claim.what)
-            counted = f"{claim.what}, step {step.index}: {claim.said}, and there are {claim.found}"
             yield Finding(
                 Verdict.PROTOCOL,
                 "claims",
-                claim.sentence or counted,
+                claim.where(step.index),
                 schedule=play.schedule.name,
                 mode=trace.mode,
                 expected=claim.found,

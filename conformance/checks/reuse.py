@@ -35,29 +35,31 @@ def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
     sequences = {name: _sequence(request, trace) for name, request in asked.items()}
     for name in sorted(reused.keys() & asked.keys()):
         mine, count = asked[name], reused[name]
-        shared = (
-            _common(mine.prompt, sequences[other.request_id])
+        shared = [
+            (_common(mine.prompt, sequences[other.request_id]), other.tenant)
             for other in asked.values()
-            if other is not mine
-            and _first(trace, other) <= _first(trace, mine)
-            and other.tenant == mine.tenant
-        )
-        most = max(shared, default=0)
+            if other is not mine and _first(trace, other) <= _first(trace, mine)
+        ]
+        most = max((length for length, tenant in shared if tenant == mine.tenant), default=0)
         if count > most:
             right = trace.stream(name).tokens == play.want[name].tokens
+            # Equal tokens of another tenant make equal keys: right tokens prove nothing there.
+            of_another = count <= max((length for length, _ in shared), default=0)
             yield Finding(
                 Verdict.PROTOCOL,
                 "reuse",
                 "counts more of a prompt as reused than any other request of its tenant begins "
                 "with; its tokens are right"
-                if right
+                if right and not of_another
                 else "reused more of a prompt than any other request of its tenant begins with",
                 schedule=play.schedule.name,
                 mode=trace.mode,
                 request_id=name,
                 expected=f"at most {most} tokens",
                 got=f"{count} tokens",
-                cause="the count is wrong, not the prefix"
+                cause="what one tenant's requests left is found for another's"
+                if of_another
+                else "the count is wrong, not the prefix"
                 if right
                 else "kept prefixes are found by less than they depend on",
             )

@@ -54,7 +54,7 @@ class Media(msgspec.Struct, frozen=True, omit_defaults=True):
         mirrored: it has the pixels or samples of the medium without this mark, the last first.
         tones: 1: an image of two values alone; 2: the same, with values that are 5% higher; 3: the
             same as 1, with the other value in every second column; 4: in all other columns; 5: the
-            brightness of 1 in gray. 0: any values.
+            brightness of 1 in gray; 6: one value alone. 0: any values.
     """
 
     kind: str

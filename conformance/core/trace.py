@@ -71,6 +71,7 @@ class Claim:
         holds: whether statement and fact agree.
         cause: the likely cause if they don't.
         sentence: what is found if they don't; empty: that there are ``found``.
+        failed: whether it is about work that failed: no answer, half of one, or an exception.
     """
 
     what: str
@@ -79,6 +80,11 @@ class Claim:
     holds: bool
     cause: str = "what the engine reports is not computed from what it does"
     sentence: str = ""
+    failed: bool = False
+
+    def where(self, step: int) -> str:
+        """What is found at a step if they don't agree."""
+        return self.sentence or f"{self.what}, step {step}: {self.said}, and there are {self.found}"
 
 
 def unused(uid: int, uids: Container[int]) -> Claim:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 
 from conformance.core.invocation import command_about
@@ -18,11 +19,6 @@ DIAGNOSIS = "diagnosis"
 
 NEEDS = "needs"
 """The check name of the finding that says what a workload needs to fail."""
-
-_DERIVED = ("claims", "protocol")
-"""The check names of findings that may follow from a wrong token: of counts, texts and ends."""
-_REPORTED = (*_DERIVED, "reuse")
-_SERVED = "served_"  # how the names of servers' scenarios begin
 
 ASIDE = (RULE, DIAGNOSIS, NEEDS)
 """The check names of findings that say nothing about the run itself."""
@@ -95,22 +91,39 @@ def worst(result: CaseResult) -> Finding | None:
         again = result.mended.schedules if result.mended else ()
         left = [finding for finding in seen if finding.mended or finding.schedule not in again]
         seen = left or seen
-    return worst_of(seen, served=result.scenario.startswith(_SERVED))
+    return worst_of(seen)
 
 
-def worst_of(seen: Sequence[Finding], *, served: bool = False) -> Finding | None:
-    """The first finding with the highest severity; a wrong token before what may follow from it.
+def worst_of(seen: Sequence[Finding]) -> Finding | None:
+    """The first finding that matters most; ``_order`` is the only rule of it.
 
     Args:
         seen: findings that are about the run itself.
-        served: whether a server ran. It reports what it reused, too.
     """
-    most = max(seen, key=lambda item: item.verdict.severity, default=None)
-    if most is None or most.check not in (_REPORTED if served else _DERIVED):
-        return most
-    tokens = [one for one in seen if one.check == "free" and one.verdict is Verdict.DIVERGED]
-    same = [one for one in tokens if one.schedule == most.schedule]
-    return next(iter([*same, *tokens]), most)
+    return max(seen, key=_order, default=None)
+
+
+class _Kind(enum.IntEnum):
+    """What a finding is about, from what may follow from the others to what ends a run."""
+
+    REST = 0
+    UNANSWERED = 1  # a thread that ended, a hang, an exception: the engine went on
+    TOKENS = 2
+    ENDED = 3  # nan, oracle, hang, crash
+
+    @classmethod
+    def of(cls, finding: Finding) -> _Kind:
+        if finding.verdict.severity > Verdict.PROTOCOL.severity:
+            return cls.ENDED
+        if finding.verdict in {Verdict.DIVERGED, Verdict.UNSTABLE}:
+            return cls.TOKENS
+        failed = finding.check == "failure" and finding.verdict is Verdict.PROTOCOL
+        return cls.UNANSWERED if failed else cls.REST
+
+
+def _order(finding: Finding) -> tuple[int, int]:
+    """How much a finding matters: first its kind, then its severity."""
+    return _Kind.of(finding), finding.verdict.severity
 
 
 def new_verdict(result: CaseResult) -> Verdict:
@@ -165,19 +178,41 @@ def _what(result: CaseResult, finding: Finding | None) -> str:
 def _others(result: CaseResult, shown: Finding) -> str:
     """How many more findings there are, with known defects counted separately.
 
-    Where a wrong token leads, a wrong count or end in another schedule is named: it may be another
-    defect.
+    The worst of each other kind is named: it may be another defect.
     """
     seen = [finding for finding in result.evidence if finding.check not in ASIDE]
     new = [finding for finding in seen if result.expected or not finding.known]
     known, more = len(seen) - len(new), len(new) - 1
     counts = [f"{more} more finding{'s' if more > 1 else ''}"] if more > 0 else []
-    other = [f for f in new if f.check in _DERIVED and f.schedule not in ("", shown.schedule)]
-    if other and shown.check not in _DERIVED:
-        most = max(other, key=lambda finding: finding.verdict.severity)
-        counts[-1] += f", one of them in schedule {most.schedule!r}: {most.what}"
+    counts += [_named(finding, shown) for finding in _apart(new, shown)]
     counts += [f"{known} of known defects"] if known else []
     return f" (and {', '.join(counts)})" if counts else ""
+
+
+def _apart(new: Sequence[Finding], shown: Finding) -> list[Finding]:
+    """The worst finding of each kind that need not follow from the one that is shown."""
+    found: dict[_Kind, Finding] = {}
+    for finding in sorted(new, key=_order, reverse=True):
+        kind = _Kind.of(finding)
+        if kind is not _Kind.of(shown) and not (kind is _Kind.REST and _follows(finding, shown)):
+            found.setdefault(kind, finding)
+    return list(found.values())
+
+
+def _follows(finding: Finding, shown: Finding) -> bool:
+    """Whether a finding may follow from a wrong token: a count, a text, an end, a logprob."""
+    if finding.verdict is Verdict.LEAK or finding.check == "reuse":
+        return False
+    return finding.verdict is not Verdict.PROTOCOL or not _elsewhere(finding, shown)
+
+
+def _elsewhere(finding: Finding, shown: Finding) -> bool:
+    return finding.schedule not in ("", shown.schedule)
+
+
+def _named(finding: Finding, shown: Finding) -> str:
+    place = f" in schedule {finding.schedule!r}" if _elsewhere(finding, shown) else ""
+    return f"one of them{place}: {finding.what}"
 
 
 def _expected_and_got(result: CaseResult, finding: Finding | None) -> str:

@@ -16,7 +16,7 @@ from conformance.core.engine_options import EngineOptions, KvQuant
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
 from conformance.core.real_clients import Client
-from conformance.core.schedule import Asked, Request, Schedule, Stage
+from conformance.core.schedule import Asked, Media, Request, Schedule, Stage
 from conformance.core.token_choice import Sampler
 from conformance.core.trace import FinishReason, Trace
 from conformance.scenarios import witnesses as seen
@@ -105,17 +105,19 @@ def _together(brief: Brief) -> list[Schedule]:
 def _templated(brief: Brief) -> Schedule:
     """Clients with arguments for the chat template, beside others without.
 
-    Each argument is the last token of its prompt, which the template writes.
+    Each argument is the last token of its prompt, which the template writes, unless another one
+    says that it is not to.
     """
     first, *others = requests_of(brief, (LONG, SHORT, MEDIUM, TWO, MEDIUM + 1), ANSWER)
     others[1::2] = map(_with_argument, others[1::2])
+    others[2] = _with_argument(others[2], writes_ending=False)
     begin = together(_with_argument(first))
     later = together(*others, when=produced(first.request_id, 2))
     return Schedule("templated", (begin, later), options=BUSY)
 
 
-def _with_argument(row: Request) -> Request:
-    asked = Asked(fields={"chat_template_kwargs": {"ending": row.prompt[-1]}})
+def _with_argument(row: Request, **more: bool) -> Request:
+    asked = Asked(fields={"chat_template_kwargs": {"ending": row.prompt[-1], **more}})
     return structs.replace(row, asked=asked)
 
 
@@ -213,7 +215,18 @@ def _media(brief: Brief) -> list[Schedule]:
         media_request(brief, "other", "image", content=1, max_tokens=ANSWER),
         media_request(brief, "larger", "image", size=1, content=2, max_tokens=ANSWER),
     ]
-    return [at_once("images_and_text", *rows, options=BUSY)]
+    return [
+        at_once("images_and_text", *rows, options=BUSY),
+        at_once("one_picture_twice", _twice(brief)),
+    ]
+
+
+def _twice(brief: Brief) -> Request:
+    """A message with one picture in two places."""
+    image = Media("image", brief.sizes["image"][0], 3)
+    between, after = brief.prompt(TWO, 1), brief.prompt(SHORT, 2)
+    prompt, media = brief.compose([image, between, image, after])
+    return Request("twice", prompt, ANSWER, media=media)
 
 
 def _quantized(brief: Brief) -> list[Schedule]:
@@ -299,7 +312,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         "images beside text",
         _SERVED | {Capability.MEDIA},
         _media,
-        (in_flight(2),),
+        (in_flight(2).shown_in("images_and_text"),),
         applies=lambda f: "" if "image" in f.facts.modalities else "it takes no images",
     ),
     Scenario(

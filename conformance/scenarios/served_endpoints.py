@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, PrefixCaching
-from conformance.core.schedule import Asked, Request, Schedule, Stage
+from conformance.core.schedule import Asked, Probe, Request, Schedule, Stage
 from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import FinishReason, Trace
 from conformance.scenarios.build import (
@@ -23,6 +23,7 @@ from conformance.scenarios.build import (
     TWO,
     at_once,
     one_by_one,
+    produced,
     text_request,
 )
 from conformance.scenarios.scenario import Brief, Scenario, Witness
@@ -30,6 +31,8 @@ from conformance.scenarios.served_clients import ANSWER
 from conformance.scenarios.served_traffic import last_allowed, new_token, plain_words
 
 _MESSAGES, _RESPONSES = "messages", "responses"
+UNSTORED = "unstored_response"
+"""A request that goes on from a response which the server was not to store, as an invalid call."""
 
 
 def _endpoints(brief: Brief) -> list[Schedule]:
@@ -44,7 +47,7 @@ def _endpoints(brief: Brief) -> list[Schedule]:
         at_once("mixed", *mixed, options=EngineOptions(busy=True)),
         at_once("stop_sequences", *_stopped(brief), options=EngineOptions(busy=True)),
         at_once("tools", *_with_tools(brief), options=EngineOptions(busy=True)),
-        one_by_one("chained", list(_chained(brief)), EngineOptions()),
+        _followed(brief),
         *([_kept(brief)] if Capability.PREFIX_CACHING in brief.capabilities else []),
     ]
 
@@ -62,27 +65,38 @@ def _kept(brief: Brief) -> Schedule:
 def _with_tools(brief: Brief) -> Iterator[Request]:
     """Chats with a tool, of which the template writes the prompt's last token, or with none.
 
-    Others offer the tool and forbid its use, so that nothing is written of it.
+    Others offer the tool and forbid its use, so that nothing is written of it. So do messages.
     """
-    ways: tuple[dict[str, str] | None, ...] = ({}, None, {"tool_choice": "none"})
-    for at, row in enumerate(_rows(brief, "", "")[:3]):
-        for way, choice in enumerate(ways):
-            # Only a tool of this name is written by the template, and a number in its description.
-            said = str(row.prompt[-1])
-            about = {"name": "written", "description": said, "parameters": {"type": "object"}}
-            offered = {"tools": [{"type": "function", "function": about}]}
-            fields = {} if choice is None else {**offered, **choice}
-            asked = Asked(streamed=(at + way) % 2 == 0, fields=fields)
-            yield replace(row, request_id=f"r{at} {way}", asked=asked)
+    for endpoint, count in (("", 3), (_MESSAGES, 2)):
+        no: Any = {"type": "none"} if endpoint else "none"
+        ways: tuple[dict[str, Any] | None, ...] = ({}, None, {"tool_choice": no})
+        for at, row in enumerate(_rows(brief, endpoint, endpoint)[:count]):
+            for way, choice in enumerate(ways):
+                # Only a tool of this name is written by the template: what describes it.
+                about = {"name": "written", "description": str(row.prompt[-1])}
+                form = {"type": "object"}
+                chats = {"type": "function", "function": {**about, "parameters": form}}
+                tool = {**about, "input_schema": form} if endpoint else chats
+                fields = {} if choice is None else {"tools": [tool], **choice}
+                asked = Asked(streamed=(at + way) % 2 == 0, endpoint=endpoint, fields=fields)
+                yield replace(row, request_id=f"{endpoint or 'r'}{at} {way}", asked=asked)
+
+
+def _followed(brief: Brief) -> Schedule:
+    """A chain of responses, beside which the server forgets one that it is not to store."""
+    made = one_by_one("chained", list(_chained(brief)), EngineOptions())
+    kinds = [kind for kind in brief.probes if kind == UNSTORED]
+    return replace(made, probes=tuple(Probe(kind, produced("first", 1)) for kind in kinds))
 
 
 def _chained(brief: Brief) -> Iterator[Request]:
     """Responses that go on from earlier ones, of which the server knows prompts and answers.
 
-    The third goes on from the second, and the last one otherwise from the first.
+    Each goes on from the one before it, and the last one otherwise from the first.
     """
     found: dict[str, Request] = {}
-    follows = {"first": "", "second": "first", "third": "second", "otherwise": "first"}
+    names = ("first", "second", "third", "fourth", "fifth", "otherwise")
+    follows = {**dict(zip(names, ("", *names), strict=False)), names[-1]: names[0]}
     for at, (name, before) in enumerate(follows.items()):
         said = brief.prompt(SHORT + at, 85 + at)
         if before:

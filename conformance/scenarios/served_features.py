@@ -106,8 +106,10 @@ def images(brief: Brief) -> list[Schedule]:
     """Prompts that differ only in their images, or only in their text, with the prefix cache."""
     options = EngineOptions(prefix_caching=PrefixCaching())
 
-    def row(name: str, content: int, variant: int, **marks: Any) -> Request:
-        image = Media("image", brief.sizes["image"][0], content, **marks)
+    def row(
+        name: str, content: int, variant: int, size: tuple[int, ...] = (), **marks: Any
+    ) -> Request:
+        image = Media("image", size or brief.sizes["image"][0], content, **marks)
         prompt, media = brief.compose([brief.prompt(SHORT, 7), image, brief.prompt(LONG, variant)])
         return Request(name, prompt, _SHORT_ANSWER, media=media)
 
@@ -123,6 +125,11 @@ def images(brief: Brief) -> list[Schedule]:
     for tones in _TONES:
         toned[tones] += 1
         rows.append(row(f"tones{tones} {toned[tones]}", 0, 0, tones=tones))
+    # Of one colour and one area, so that their patches are the same.
+    oblong = next((size for size in brief.sizes["image"] if size[0] != size[1]), None)
+    if oblong is not None:
+        shapes = {"wide": oblong, "high": oblong[::-1], "wide again": oblong}
+        rows += [row(name, 0, 0, size, tones=6) for name, size in shapes.items()]
     return [
         one_by_one("one_by_one", rows, options),
         Schedule(

@@ -34,6 +34,9 @@ LONG_PROMPT = 400
 _AT_THE_END = 6
 
 
+# Those whose servers have a slot for each of the clients that leave together.
+_LIBRARIES = ("mlx_lm", "mlx_vlm")
+_LEAVERS = 6
 # Tokens of an answer that a client has when it leaves.
 _SAID = 8
 # The library whose server many cycles are sent to.
@@ -55,6 +58,7 @@ def leaves(brief: Brief) -> list[Schedule]:
             (Removal(("long",), produced("long", 8)),),
             options=slot,
         ),
+        *([_several(brief)] if brief.library in _LIBRARIES else []),
         Schedule(
             "stream",
             (together(*rows), together(after, when=gone(f"r{LONG}", removed=True))),
@@ -85,6 +89,25 @@ def leaves(brief: Brief) -> list[Schedule]:
         # prompt leaves in prefill (rope-of-one-padded-row).
         *([_again(brief)] if {_FAST, Capability.COUNTED} <= known else []),
     ]
+
+
+def _several(brief: Brief) -> Schedule:
+    """Many clients leave at one moment, and as many come after them, which need their slots."""
+    rows = [
+        text_request(brief, f"long{at}", SHORT, variant=at, max_tokens=2 * LASTING)
+        for at in range(_LEAVERS)
+    ]
+    names = tuple(row.request_id for row in rows)
+    after = [
+        text_request(brief, f"next{at}", MEDIUM, variant=at, max_tokens=LASTING // 2)
+        for at in range(_LEAVERS)
+    ]
+    return Schedule(
+        "several",
+        (together(*rows), together(*after, when=gone(names[0], removed=True))),
+        (Removal(names, produced(names[-1], 8)),),
+        options=EngineOptions(busy=True, completion_batch_size=_LEAVERS + 1),
+    )
 
 
 def _with_seeds(brief: Brief, long: Request) -> list[Schedule]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -51,7 +52,7 @@ _NAMES_NO_MODEL = "mlx_lm"  # the only one whose requests may leave the model ou
 
 
 def _options(brief: Brief) -> list[Schedule]:
-    found = [_rows(brief), _defaults(brief)]
+    found = [_rows(brief), _defaults(brief), *_of_checkpoints(brief)]
     if Capability.PREFIX_CACHING in brief.capabilities:
         found.append(_kept(brief, "kept_number", PrefixCaching(snapshots=_KEPT)))
     if brief.library == _HAS_BYTES:
@@ -102,8 +103,24 @@ def _defaults(brief: Brief) -> Schedule:
     return at_once("defaults", *rows, options=options)
 
 
+def _of_checkpoints(brief: Brief) -> Iterator[Schedule]:
+    """Requests that leave to the checkpoint how they are sampled: within a nucleus, or not at all.
+
+    With other options beside it, a nucleus shows a known defect.
+    """
+    if brief.library != _FIRST_SAMPLER or Capability.SAMPLERS not in brief.capabilities:
+        return
+    for name, args in (("nucleus", {"temp": 1.0, "top_p": 0.3}), ("unsampled", {"temp": 0.0})):
+        sampler = Sampler(RANDOM if args["temp"] else "library", args)
+        rows = requests_of(brief, (MEDIUM, SHORT), ANSWER, sampler=sampler)
+        yield one_by_one(f"defaults_{name}", rows, EngineOptions(sampler=sampler))
+
+
 def _kept(brief: Brief, name: str, caching: PrefixCaching, *, seeds: bool = False) -> Schedule:
-    """Prompts with nothing in common, more than may be kept; then the first of them again."""
+    """Prompts with nothing in common, more than may be kept; then the first of them again.
+
+    The first one comes twice in a row, and the last two again: a full store still has them.
+    """
     sampler = Sampler(OF_SERVER, {"seed": 1}) if seeds else None
 
     def row(name: str, variant: int) -> Request:
@@ -111,7 +128,10 @@ def _kept(brief: Brief, name: str, caching: PrefixCaching, *, seeds: bool = Fals
             brief, name, LONG, variant=variant, max_tokens=ANSWER // 3, sampler=sampler
         )
 
-    rows = [*(row(f"r{at}", 50 + at) for at in range(_CAME)), row("again", 50)]
+    rows = [row(f"r{at}", 50 + at) for at in range(_CAME)]
+    rows.insert(1, row("first again", 50))
+    rows += [row(f"r{at} again", 50 + at) for at in (_CAME - 2, _CAME - 1)]
+    rows.append(row("again", 50))
     return one_by_one(name, rows, EngineOptions(prefix_caching=caching, counted=True))
 
 

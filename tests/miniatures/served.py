@@ -569,6 +569,57 @@ class LogprobsOfAnother(SubWords):
         return made
 
 
+class LikeliestOfAnother(SubWords):
+    """With several rows, the second likeliest token is the first row's."""
+
+    def entry(self, row, piece):
+        made, first = super().entry(row, piece), self.rows[0]
+        low = -2 - len(first.prompt) % 7
+        second = {"token": "zz", "bytes": list(b"zz"), "logprob": low}
+        return made | {"top_logprobs": [*made["top_logprobs"], second]}
+
+
+class ShiftsLogprobs(SubWords):
+    """All entries of logprobs are those of the token before."""
+
+    def entry(self, row, piece):
+        return super().entry(row, row.words[-2] if len(row.words) > 1 else piece)
+
+
+class NamesNothing(SubWords):
+    """The entries of logprobs have bytes and no names."""
+
+    def entry(self, row, piece):
+        own = {"bytes": list(piece), "logprob": -0.25 - len(piece) / 8}
+        return {**own, "top_logprobs": [own]}
+
+
+class LosesLastText(SubWords):
+    """All texts lack that of the last token, and the logprobs have it."""
+
+    def give(self, row, word):
+        super().give(row, ("", word[1]) if row.reason == "length" else word)
+
+
+class DecodesParts(SubWordsAlone):
+    """In all answers each token is decoded by itself."""
+
+    def join(self, row):
+        super().join(row)
+        row.text = lambda: "".join(word.decode(errors="replace") for word in row.words)
+
+
+class ReasonOfAnother(SubWords):
+    """With several rows, an answer ends for the reason of the one that ended before it."""
+
+    last = None
+
+    def end(self, row, write):
+        own, self.last = self.last, row.reason
+        row.reason = own if own and len(self.rows) > 1 else row.reason
+        super().end(row, write)
+
+
 class EndsEarlyAtLimit(SubWordsAlone):
     """All answers end after three tokens, as if by their limit."""
 

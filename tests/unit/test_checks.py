@@ -284,6 +284,11 @@ def miscounted(script):
     script.free.moments[1].claims = (right, Claim("prompt tokens", "4", "6", False))
 
 
+def unanswered(script):
+    broken = Claim("an answer", "the stream broke off", "one", False, failed=True)
+    script.free.moments[1].claims = (broken,)
+
+
 def kept_cache_given_away(script):
     script.free.moments[1].stored = (_stored(StoreCall.INSERT, kind="user", cut=True, most=2),)
     script.free.moments[2].stored = (_stored(StoreCall.FETCH, found=1, shared=True),)
@@ -334,6 +339,7 @@ V = Verdict
 FIRES = {
     total_miscounted: {("store_rules", V.LEAK)},
     miscounted: {("claims", V.PROTOCOL)},
+    unanswered: {("failure", V.PROTOCOL)},
     kept_cache_given_away: {("store_rules", V.PROTOCOL)},
     output_tokens_not_counted: {("statistics", V.PROTOCOL)},
     kept_block_not_found: {("pool_rules", V.PROTOCOL)},

@@ -19,7 +19,7 @@ _OTHER = 0x80
 # Two values far from each other, and from where rounding to a power of two would part them from
 # values 5% above.
 _DARK, _LIGHT = 40, 200
-_LIGHTER, _SECOND, _GRAY = 2, {3: 0, 4: 1}, 5
+_LIGHTER, _SECOND, _GRAY, _PLAIN = 2, {3: 0, 4: 1}, 5, 6
 
 
 def draw(media: Media) -> Any:
@@ -59,7 +59,7 @@ def _image(media: Media) -> Image.Image:
 
 def _toned(pixels: npt.NDArray[np.uint8], tones: int) -> npt.NDArray[np.uint8]:
     """Each value is one of two, or a brightness of such values; see ``Media.tones``."""
-    light = pixels >= _OTHER
+    light = pixels >= (0 if tones == _PLAIN else _OTHER)
     if tones in _SECOND:
         light[:, _SECOND[tones] :: 2] ^= True
     values = (_DARK, _LIGHT) if tones != _LIGHTER else (_DARK * 21 // 20, _LIGHT * 21 // 20)

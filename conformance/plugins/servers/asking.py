@@ -64,8 +64,9 @@ class Question:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers of its own."""
-        return {"X-Tenant-Id": self.tenant} if self.tenant else {}
+        """Headers of its own: either name of a tenant's header."""
+        name = "X-Tenant-Id" if self.streamed else "X-APC-Tenant"
+        return {name: self.tenant} if self.tenant else {}
 
     @property
     def streamed(self) -> bool:

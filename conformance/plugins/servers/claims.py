@@ -6,17 +6,16 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
 
 import httpx2
 
 from conformance.core.engine_options import EngineOptions
 from conformance.core.forward_calls import ServedStep
-from conformance.core.http_clients import get
+from conformance.core.http_clients import client, get
 from conformance.core.schedule import Asked, Request
 from conformance.core.trace import Claim, FinishReason
 from conformance.plugins.servers.answers import CALLED, Answer, PartKind
-from conformance.plugins.servers.asking import Came
+from conformance.plugins.servers.asking import Came, Question
 from conformance.plugins.servers.fields import fits_schema
 from conformance.plugins.servers.planting import Drafted, Kept
 from conformance.plugins.servers.words import MARKERS, joined_tokens, whole_text
@@ -25,10 +24,10 @@ from conformance.scenarios.served_clients import JOINED, RUNNING
 # A server that keeps working for a client that left makes the next client wait for the whole
 # answer. A server that notices may check only about twice a second: work until then is excused.
 _PART, _LEAST = 0.5, 1000
+_LASTING = 500  # tokens of an answer that others, for which there is room, do not wait for
 _EXCUSED_SECONDS = 1.0
 _STARVED = 0.9
 _LIST_SECONDS = 60.0
-_EQUAL_NATS = 1e-5
 # Many requests may make a server's buffers grow once, but not with each request.
 _MB = 2**20
 _MEMORY_SHARE, _MEMORY_BYTES = 0.25, 96 * _MB
@@ -127,10 +126,11 @@ def no_answer(came: Came, why: str) -> Claim:
     what, said = "the answer to a right request", f"{came.error}{why} for {came.name!r}"
     status, _, message = came.error.partition(": ")
     if not status.startswith("HTTP "):
-        return Claim(what, said, "one", holds=False)
+        cause = "the server's work for this request failed, or its connection was lost"
+        return Claim(what, said, "one", False, cause, failed=True)
     sentence = f"the server answered {status} to a right request, {came.name!r}: {message}{why}"
     cause = "the server fails for this request, or refuses it, only beside others or always"
-    return Claim(what, said, "an answer", holds=False, cause=cause, sentence=sentence)
+    return Claim(what, said, "an answer", False, cause, sentence, failed=True)
 
 
 def at_limit(request: Request, answer: Answer) -> Iterator[Claim]:
@@ -149,9 +149,23 @@ def at_limit(request: Request, answer: Answer) -> Iterator[Claim]:
     )
 
 
+def right_reason(request: Request, answer: Answer, wanted: str | None) -> Claim:
+    """Claim that an answer with the right text has the finish reason of that text."""
+    name, said = request.request_id, answer.reason
+    return Claim(
+        "the finish_reason of the same text",
+        str(said),
+        str(wanted),
+        said == wanted,
+        cause="the reason is another row's, or not that of what ended the answer",
+        sentence=f"the text of the answer to {name!r} is right, and its finish_reason {said!r}",
+    )
+
+
 def no_exception(said: str) -> Claim:
     """Claim that a server's log has no exception after valid requests."""
-    return Claim("exceptions in the server's log", said or "none", "none", holds=not said)
+    what = "exceptions in the server's log"
+    return Claim(what, said or "none", "none", holds=not said, failed=True)
 
 
 def joined(answer: Answer) -> str:
@@ -173,74 +187,27 @@ def _apart(text: str, other: str) -> str:
 
 
 def about_work(
-    left: Mapping[str, Left], after: Answer, requests: Mapping[str, Request]
+    left: Mapping[str, Left], after: Answer, requests: Mapping[str, Request], most: int = 0
 ) -> Iterator[Claim]:
     """Claim that the server stopped work for clients that left, by the next client's wait.
 
     The wait is counted in tokens of another answer: an answer that decodes in the same batch gets a
     token at each step, however busy the machine is.
+
+    Args:
+        most: the tokens of an answer before this one, which may have the only slot that is free.
     """
     for name, gone in left.items():
         rest = requests[name].max_tokens - len(gone.answer.text.split())
         if gone.answer.first is None or after.first is None or rest < _LEAST:
             continue
+        rest = min(rest, most) if most >= _LASTING else rest
         steps = (after.at_first.get(o, 0) - n for o, n in gone.pieces.items() if o != name)
         made = min(rest, max(steps, default=0))
         waited = after.first - max(gone.answer.last, after.sent)
         holds = made < _PART * rest or waited < _EXCUSED_SECONDS
-        yield Claim("tokens made for a client that had left", str(made), "few", holds)
-
-
-def about_logprobs(
-    request: Request, answer: Answer, words: Sequence[str] | None = None
-) -> Iterator[Claim]:
-    """Claim that logprobs entries match the answer's tokens, with the likeliest tokens first.
-
-    Entries without a token's name are skipped.
-
-    Args:
-        words: the texts of the answer's tokens, if they are not its words.
-    """
-    entries = answer.entries
-    words = answer.text.split() if words is None else words
-    if answer.bare:
-        yield Claim("logprobs, unasked", str(len(entries)), "0", holds=not entries)
-        return
-    fields = request.asked.fields if request.asked is not None else {}
-    if fields.get("logprobs") is True:  # not only because all requests have them
-        said = str(sum(e.get("logprob") is not None for e in entries))
-        yield Claim("tokens with logprobs", said, right := str(len(words)), said == right)
-    if "top_logprobs" in fields:
-        # All answers have logprobs if the server's streams do; these were asked for by number.
-        said, right = str(sum(bool(e.get("top_logprobs")) for e in entries)), str(len(words))
-        yield Claim("tokens with top_logprobs", said, right, said == right)
-    yield from _own_among_top(entries)
-    if len(entries) != len(words):
-        return
-    named = [(e["token"], word) for e, word in zip(entries, words, strict=True) if e.get("token")]
-    if named:
-        said, found = (
-            " ".join(str(text).strip() for text in texts) for texts in zip(*named, strict=True)
-        )
-        yield Claim("tokens of the logprobs", said, found, said == found)
-    tops = [[top["logprob"] for top in e.get("top_logprobs") or ()] for e in entries]
-    if any(tops):
-        falling = all(top == sorted(top, reverse=True) for top in tops)
-        yield Claim("order of the top logprobs", str(tops[0]), "falling", falling)
-
-
-def _own_among_top(entries: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
-    """Claim that a token has the same logprob among the likeliest, or none of them is below it."""
-    for entry in entries:
-        listed = [top for top in entry.get("top_logprobs") or () if top.get("token")]
-        tops = {str(top["token"]).strip(): top["logprob"] for top in listed}
-        own, said = str(entry.get("token") or "").strip(), entry.get("logprob")
-        if not tops or not own or said is None:
-            continue
-        right = tops.get(own, said)
-        if said != right or (own not in tops and said > min(tops.values()) + _EQUAL_NATS):
-            what = "logprob of a token among its top_logprobs"
-            yield Claim(what, f"{own} {said:.6g}", str(tops), holds=False)
+        cause = "the server goes on with the answers of clients that have left, or of some of them"
+        yield Claim("tokens made for a client that had left", str(made), "few", holds, cause)
 
 
 def asked_again(broken: Came, again: Came) -> Claim:
@@ -256,7 +223,7 @@ def asked_again(broken: Came, again: Came) -> Claim:
     else:
         found = f"asked again, the server gives another one: {_apart(whole, begin)!r}"
     said = f"{broken.error} for {broken.name!r} after {len(begin)} characters"
-    return Claim("an answer that broke off", said, found, holds=False)
+    return Claim("an answer that broke off", said, found, holds=False, failed=True)
 
 
 def about_limits(
@@ -294,6 +261,41 @@ def about_kept(kept: Sequence[Kept], count: int, nbytes: int | None) -> Iterator
         over = max((found.nbytes - found.last for found in kept), default=0)
         said = f"{over}, without the last answer's"
         yield Claim("bytes of prompts kept, of a limit", said, f"at most {nbytes}", over <= nbytes)
+
+
+def about_found(found: Sequence[tuple[str, int, int]]) -> Iterator[Claim]:
+    """Claim that a prompt of the last two is found, however full the store is.
+
+    Args:
+        found: each such request, its tokens that were found, and the most of any.
+    """
+    for name, count, most in found:
+        sentence = (
+            f"{count} tokens of the prompt of {name!r} were kept, which is one of the last two"
+        )
+        yield Claim(
+            "tokens kept of one of the last two prompts",
+            str(count),
+            f"{most}, as of others",
+            count >= most,
+            cause="a full store lets go what was added last",
+            sentence=sentence,
+        )
+
+
+def about_prompt(url: str, place: str, question: Question, count: int) -> Claim:
+    """Claim that an endpoint counts the tokens of a prompt as it would be answered."""
+    what, said = "tokens of a prompt, by the endpoint that counts them", "nothing"
+    try:
+        with client(_LIST_SECONDS) as asking:
+            sent, headers = question.sent, question.headers
+            answer = asking.post(f"{url}/v1/{place}", json=sent, headers=headers)
+        said = str(answer.json()["input_tokens"])
+    except (httpx2.HTTPError, ValueError, TypeError, KeyError) as error:
+        said = f"{type(error).__name__}: {error}"
+    sentence = f"{place}: the prompt of {question.name!r} is said to have {said} tokens, of {count}"
+    cause = "the prompt that is counted is not the one that is answered"
+    return Claim(what, said, str(count), said == str(count), cause, sentence)
 
 
 def about_drafts(drafted: Sequence[Drafted], count: int, most: int) -> Iterator[Claim]:

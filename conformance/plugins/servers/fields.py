@@ -12,6 +12,7 @@ from conformance.core.token_choice import OF_SERVER, Sampler
 from conformance.plugins.servers.asking import Question
 from conformance.scenarios.marker_styles import TOOL_NAME
 
+_FORBIDDEN = ("none", {"type": "none"})  # in chats, in messages
 _VALUES = (1, 2)
 _SCHEMA = {
     "type": "object",
@@ -93,8 +94,9 @@ def messages(request: Request, text: Callable[[Sequence[int]], str]) -> list[dic
     """The prompt as messages, with the system message first if there is one."""
     system = request.asked.system if request.asked is not None else 0
     fields = request.asked.fields if request.asked is not None else {}
-    tools = "tools" in fields and fields.get("tool_choice") != "none"
-    if tools or "chat_template_kwargs" in fields:
+    tools = "tools" in fields and fields.get("tool_choice") not in _FORBIDDEN
+    arguments = fields.get("chat_template_kwargs", {})
+    if tools or arguments.get("writes_ending", bool(arguments)):
         # The chat template writes the last token.
         return [{"role": "user", "content": text(request.prompt[:-1])}]
     if request.asked is not None and request.asked.follows is not None:

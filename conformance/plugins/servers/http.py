@@ -22,15 +22,21 @@ from conformance.core.forward_calls import ForwardCall
 from conformance.core.http_clients import models
 from conformance.core.library import Coverage, Library, Solo
 from conformance.core.named_server import OFFERED, named
+from conformance.core.numerics import FACTOR
 from conformance.core.origin import Origin
 from conformance.core.schedule import Asked, Request, Schedule, Stage
 from conformance.core.trace import Claim, FinishReason, Stream
 from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.asking import Asking, Question, Resets, Tokens, reason_of
-from conformance.plugins.servers.claims import at_limit, right_text
+from conformance.plugins.servers.claims import at_limit, right_reason, right_text
+from conformance.plugins.servers.entries import (
+    HALF,
+    about_halves,
+    about_likeliest,
+    about_spelled,
+)
 from conformance.plugins.servers.remote import (
     END,
-    HALF,
     SECONDS,
     VOCABULARY,
     WORDS,
@@ -45,6 +51,7 @@ from conformance.plugins.servers.served_engine import SERVED, ServedEngine, only
 FAMILY = "served"
 # Measured changes of logprobs by rounding, on models of all sizes; see docs/servers.md.
 _USUAL_NOISE = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.15}
+_APART = 0.5  # nats: rounding moves unlikely tokens' logprobs more than a chosen one's
 _FLOOR = -30.0  # below all logprobs that a server reports
 
 
@@ -287,20 +294,31 @@ class HttpEngine(ServedEngine):
     def about_text(self, request: Request, answer: Answer) -> Iterator[Claim]:
         """See ``ServedEngine.about_text``: what tokens or words do not show."""
         limit, entries = request.max_tokens, len(answer.entries)
-        ended = answer.reason == FinishReason.LENGTH
-        yield from at_limit(request, answer)
+        alone, right = self._alone(request), self._remote.right(request)
+        said, ended = shown(answer.text), answer.reason == FinishReason.LENGTH
+        if alone is None or right is None or only_the_server(request):
+            yield from at_limit(request, answer)
+        elif said == right:
+            allowed = max(_APART, FACTOR * _USUAL_NOISE[self._remote.dtype])
+            there = alone.answer.entries if alone.counted else ()
+            yield from about_likeliest(request, answer.entries, there, allowed)
+            wanted = FinishReason.STOP if right != alone.text else alone.answer.reason
+            yield right_reason(request, answer, wanted)
+            if answer.reason == wanted:
+                yield from at_limit(request, answer)
+        else:
+            yield from at_limit(request, answer)
+            tokens = tuple(token for token, _ in self.read(request, answer))
+            if tokens and tokens == alone.tokens[: len(tokens)]:
+                yield right_text(said, [right])
+        yield from about_spelled(request, answer)
         if entries and ended:
             yield Claim("tokens with logprobs", str(entries), str(limit), entries == limit)
-        alone, right = self._alone(request), self._remote.right(request)
-        if alone is None or right is None or only_the_server(request):
-            return
-        tokens = tuple(token for token, _ in self.read(request, answer))
-        said = shown(answer.text)
-        if tokens and tokens == alone.tokens[: len(tokens)]:
-            yield right_text(said, [right])
-        if said == right == alone.text:
-            same, found = answer.reason == alone.answer.reason, str(alone.answer.reason)
-            yield Claim("the finish_reason of the same text", str(answer.reason), found, same)
+
+    def look_after(self) -> Iterator[Claim]:
+        """See ``ServedEngine.look_after``."""
+        yield from super().look_after()
+        yield from about_halves(list(self._answers.values()))
 
     def _alone(self, request: Request) -> Alone | None:
         return self._remote.alone.get(key_of(request))

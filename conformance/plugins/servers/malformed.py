@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -11,6 +12,8 @@ import httpx2
 from conformance.core.http_clients import client
 from conformance.core.trace import ProbeResult
 from conformance.plugins.servers.asking import Question
+from conformance.plugins.servers.endpoints import ResponsesReader
+from conformance.scenarios.served_endpoints import UNSTORED
 from conformance.scenarios.served_options import BEYOND, CONTEXT
 
 _SECONDS = 30.0
@@ -52,6 +55,7 @@ KINDS: Mapping[str, Change] = {
     "max_tokens_text": _with(max_tokens="many"),
     # The plain request has a prompt of two tokens.
     BEYOND: _with(max_tokens=CONTEXT - 1),
+    UNSTORED: _with(),
     "temperature_text": _with(temperature="hot"),
     "temperature_negative": _with(temperature=-1.0),
     "top_p_over_one": _with(top_p=1.5),
@@ -80,8 +84,11 @@ def probe(url: str, kind: str, plain: Question) -> ProbeResult:
     headers = {"Content-Type": "application/json"}
     try:
         with client(_SECONDS) as asking:
-            place = f"{url}/v1/chat/completions"
-            answer = asking.post(place, content=content, headers=headers)
+            if kind == UNSTORED:
+                answer = _unstored(asking, f"{url}/v1/responses", plain)
+            else:
+                place = f"{url}/v1/chat/completions"
+                answer = asking.post(place, content=content, headers=headers)
     except httpx2.HTTPError as error:
         return ProbeResult(kind, f"no answer: {type(error).__name__}: {error}")
     if answer.status_code == httpx2.codes.OK:
@@ -89,3 +96,12 @@ def probe(url: str, kind: str, plain: Question) -> ProbeResult:
     if answer.status_code in _CLIENT_ERROR and answer.text.strip():
         return ProbeResult(kind, f"refused: HTTP {answer.status_code}: {answer.text[:200]}")
     return ProbeResult(kind, f"HTTP {answer.status_code}: {answer.text[:200] or 'no message'}")
+
+
+def _unstored(asking: httpx2.Client, place: str, plain: Question) -> httpx2.Response:
+    """The answer to a request that goes on from a response which was not to be stored."""
+    body = replace(plain, endpoint=ResponsesReader.path).sent
+    first = asking.post(place, json={**body, "store": False})
+    if first.status_code != httpx2.codes.OK:
+        return first
+    return asking.post(place, json={**body, "previous_response_id": first.json()["id"]})

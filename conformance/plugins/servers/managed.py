@@ -32,6 +32,7 @@ from conformance.plugins.servers.answers import CALLED, Answer
 from conformance.plugins.servers.asking import Question, Tokens
 from conformance.plugins.servers.claims import (
     about_drafts,
+    about_found,
     about_kept,
     about_limits,
     about_lists,
@@ -300,6 +301,7 @@ class ManagedEngine(ServedEngine):
             if (caching := self._options.prefix_caching) is not None:
                 found = kept(self._server.folder)
                 yield from about_kept(found, caching.snapshots, self.kept_bytes())
+                yield from about_found(self._found_again())
             if self._options.draft_model:
                 found_drafts = drafted(self._server.folder)
                 yield from about_drafts(found_drafts, len(self._requests), self.drafts)
@@ -339,6 +341,18 @@ class ManagedEngine(ServedEngine):
                 yield about_swap(*first[models[name]], found)
             else:
                 first[models[name]] = (name, found)
+
+    def _found_again(self) -> list[tuple[str, int, int]]:
+        """Requests with the prompt of one of the two before: its kept tokens, and the most."""
+        asked = [self._requests[name] for name in self._answers]
+        again = [
+            request.request_id
+            for at, request in enumerate(asked)
+            if request.prompt in {before.prompt for before in asked[max(0, at - 2) : at]}
+        ]
+        usages = (self._answers[name].usage.get("prompt_tokens_details") or {} for name in again)
+        counts = [int(usage.get("cached_tokens") or 0) for usage in usages]
+        return [(name, own, max(counts)) for name, own in zip(again, counts, strict=True)]
 
     def kept_bytes(self) -> int | None:
         """The server's limit of bytes for kept prompts; ``None`` if it has none."""

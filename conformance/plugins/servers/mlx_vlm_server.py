@@ -8,7 +8,7 @@ import itertools
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,8 +22,10 @@ from conformance.core.errors import Unsupported
 from conformance.core.family import Processor
 from conformance.core.origin import Origin, Other
 from conformance.core.schedule import Budget, Request
+from conformance.core.trace import Claim
 from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.asking import Question, Tokens
+from conformance.plugins.servers.claims import about_prompt
 from conformance.plugins.servers.endpoints import MessagesReader
 from conformance.plugins.servers.fields import sampled
 from conformance.plugins.servers.managed import ManagedEngine
@@ -32,6 +34,8 @@ from conformance.plugins.servers.served_engine import SERVED
 from conformance.plugins.servers.spelling import Spelling
 from conformance.plugins.servers.words import end_nowhere
 
+_NOT_SAMPLED = {"do_sample": False, "temperature": 4.0}
+_COUNTING = {"messages": "messages/count_tokens", "responses": "responses/input_tokens"}
 _TOP = "5"  # tokens with logprobs at each step
 
 
@@ -178,7 +182,9 @@ class MlxVlmServer(ManagedEngine):
         """Add the family's tokenizer and chat template, and how its answers are sampled."""
         end_nowhere(folder, self._origin.family.vocab_size)
         if (sampler := self._options.sampler) is not None:
-            generation = json.dumps(sampled(sampler))
+            # A checkpoint may have a temperature that it says not to use.
+            own = sampled(sampler)
+            generation = json.dumps(own if own["temperature"] else _NOT_SAMPLED)
             (folder / "generation_config.json").write_text(generation, encoding="utf-8")
 
     def question(self, request: Request, *, streamed: bool) -> Question:
@@ -209,6 +215,15 @@ class MlxVlmServer(ManagedEngine):
 
     def _part(self, tokens: Sequence[int]) -> list[dict[str, Any]]:
         return [{"type": "text", "text": self.text(tokens)}] if tokens else []
+
+    def look_after(self) -> Iterator[Claim]:
+        """See ``ManagedEngine.look_after``; of other endpoints, their counts of prompts, too."""
+        asked = list(self._answers)[self._looked_at :]
+        yield from super().look_after()
+        for request in map(self._requests.__getitem__, asked):
+            sent = self.question(request, streamed=False)
+            if (place := _COUNTING.get(sent.endpoint)) and not self._options.markers:
+                yield about_prompt(self.url, place, sent, len(request.prompt))
 
     def spelling(self) -> Spelling:
         """See ``ManagedEngine.spelling``."""

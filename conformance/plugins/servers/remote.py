@@ -16,6 +16,7 @@ from conformance.core.real_clients import Client
 from conformance.core.schedule import Asked, Request
 from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.asking import Asking, Came, Question, Resets, Tokens
+from conformance.plugins.servers.entries import HALF
 from conformance.plugins.servers.fields import question
 
 WORDS = tuple(
@@ -51,8 +52,6 @@ _USAGE = {"stream_options": {"include_usage": True}}
 
 
 _IN_VOCABULARIES = str.maketrans({"\u0120": " ", "\u2581": " ", "\u010a": "\n"})
-HALF = "\ufffd"
-"""In place of a character that is cut."""
 
 
 @dataclass(frozen=True)
@@ -274,15 +273,14 @@ class Remote:
             asking.close()
 
     def entries(self, answer: Answer) -> Tokens:
-        """The tokens of the entries of logprobs; empty if one of them names none."""
-        names = [entry.get("token") for entry in answer.entries]
-        if not all(isinstance(name, str) for name in names):
+        """The tokens of the entries of logprobs; empty if one has neither name nor bytes."""
+        if not all(isinstance(e.get("token"), str) or e.get("bytes") for e in answer.entries):
             return []
         return [(self.entry(entry), entry.get("logprob")) for entry in answer.entries]
 
     def entry(self, entry: Mapping[str, Any]) -> int:
         """The number of an entry's token, which may be a part of a character."""
-        text = str(entry.get("token"))
+        text = str(entry.get("token") or "")
         raw = entry.get("bytes") if HALF in text or not text else None
         return self.token(repr(raw) if raw else text.strip() or text)
 

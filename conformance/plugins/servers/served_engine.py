@@ -41,7 +41,6 @@ from conformance.plugins.servers.claims import (
     Left,
     about_answer,
     about_asked,
-    about_logprobs,
     about_work,
     asked_again,
     memory_kept,
@@ -51,6 +50,7 @@ from conformance.plugins.servers.claims import (
     still_open,
     waited_for,
 )
+from conformance.plugins.servers.entries import about_logprobs
 from conformance.plugins.servers.fields import fits_schema
 
 _AGAIN, _LONG = 3, 64  # answers asked for again in one piece, and their most tokens
@@ -197,6 +197,8 @@ class ServedEngine(Engine):
         self._processed: dict[str, int] = {}
         self._found_at_work: dict[str, tuple[str, ...]] = {}
         self._left: dict[str, Left] = {}
+        # The answers since clients left, and the most tokens of one.
+        self._followers = self._followed = 0
         self._answers: dict[str, Answer] = {}
         self._looked_at = 0
         # Where requests wait for each other, they would only wait for one of the engine's own.
@@ -341,9 +343,8 @@ class ServedEngine(Engine):
             state = f"{self.state() or 'no reason in its log'}; {port}"
             waiting = ", ".join(sorted(self._open())[:4])
             said = f"nothing came for {self.patience:.0f} s for {waiting}"
-            return StepOutput(
-                claims=(Claim("an answer to each request", said, state, holds=False),)
-            )
+            what = "an answer to each request"
+            return StepOutput(claims=(Claim(what, said, state, holds=False, failed=True),))
         return self._output(came)
 
     def _next(self) -> Came | dict[str, int] | None:
@@ -481,9 +482,12 @@ class ServedEngine(Engine):
         yield from self.about_text(request, came.answer)
         if not self._options.markers:
             yield from about_asked(request, came.answer, self.tokens, self._options.words)
-        if self._left:
-            yield from about_work(self._left, came.answer, self._requests)
-            self._left = {}
+        if self._left:  # as many as left may come for their slots
+            yield from about_work(self._left, came.answer, self._requests, self._followed)
+            self._followers += 1
+            self._followed = max(self._followed, request.max_tokens)
+            if self._followers >= len(self._left):
+                self._left, self._followers, self._followed = {}, 0, 0
 
     def _because(self) -> str:
         state = self.state()

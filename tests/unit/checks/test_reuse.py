@@ -81,3 +81,14 @@ def test_a_wrong_count_of_right_tokens_is_no_wrong_prefix():
     (right,) = {(found.what, found.cause) for found in check_reused(play)}
     assert "its tokens are right" in right[0]
     assert right[1] == "the count is wrong, not the prefix"
+
+
+def test_right_tokens_of_another_tenant_s_prefix_are_not_called_a_wrong_count():
+    script = Script()
+    first = Request("a", (1, 2, 3, 4, 9), 5, tenant="another")
+    arrivals = (Arrival((first, Request("b", (1, 2, 3, 4), 3), Request("c", (6,), 5))),)
+    script.schedule = msgspec.structs.replace(script.schedule, arrivals=arrivals)
+    script.free.moments[1].reused = {"b": 3}
+    (said,) = {(found.what, found.cause) for found in check_reused(script.play())}
+    assert said[0] == "reused more of a prompt than any other request of its tenant begins with"
+    assert said[1] == "what one tenant's requests left is found for another's"

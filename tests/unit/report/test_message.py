@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from conformance.core.invocation import Invocation
 from conformance.core.verdict import Verdict
 from conformance.report.message import (
@@ -124,17 +126,44 @@ def test_a_wrong_token_comes_before_what_may_follow_from_it(result, finding):
     assert (
         reported["what"] == "cold (and 1 more finding, one of them in schedule 'few': ends wrong)"
     )
-    served = result("e/f/served_ends/d/0", verdict=Verdict.PROTOCOL, evidence=elsewhere)
-    head, _ = parts(failure_message(served))
-    assert head == "diverged: e/f/served_ends/d/0"
-    count = finding(Verdict.PROTOCOL, check="reuse", what="counts more")
-    both = (count, elsewhere[1])
-    counted = result("e/f/served_prefixes/d/0", verdict=Verdict.PROTOCOL, evidence=both)
-    assert parts(failure_message(counted))[0] == "diverged: e/f/served_prefixes/d/0"
-    alone = result("e/f/served_prefixes/d/0", verdict=Verdict.PROTOCOL, evidence=(count,))
-    assert parts(failure_message(alone))[1]["what"] == "counts more"
-    of_an_engine = result(verdict=Verdict.PROTOCOL, evidence=both)
-    assert parts(failure_message(of_an_engine))[1]["what"] == "counts more (and 1 more finding)"
     worse = (*evidence, finding(Verdict.HANG, check="failure", what="hangs"))
     _, reported = parts(failure_message(result(verdict=Verdict.HANG, evidence=worse)))
-    assert reported["what"] == "hangs (and 2 more findings)"
+    assert reported["what"] == (
+        "hangs (and 2 more findings, one of them: word 4 is 'cold', alone it is 'hand')"
+    )
+
+
+# In the order in which they lead: what, verdict, check.
+LEADING = (
+    ("hangs", Verdict.HANG, "failure"),
+    ("word", Verdict.DIVERGED, "free"),
+    ("broke off", Verdict.PROTOCOL, "failure"),
+    ("usage", Verdict.PROTOCOL, "claims"),
+    ("leak", Verdict.LEAK, "leak"),
+    ("drift", Verdict.DRIFT, "forced"),
+)
+
+
+@pytest.mark.parametrize("less", LEADING[1:], ids=lambda row: row[0])
+@pytest.mark.parametrize("schedule", ["same", "other"])
+def test_what_leads_and_what_is_named_beside_it(result, finding, less, schedule):
+    found = finding(less[1], check=less[2], what=less[0], schedule=schedule)
+    for what, verdict, check in LEADING[: LEADING.index(less)]:
+        lead = finding(verdict, check=check, what=what, schedule="same")
+        most = max(verdict, less[1], key=lambda one: one.severity)
+        said = parts(failure_message(result(verdict=most, evidence=(found, lead))))[1]["what"]
+        assert said.startswith(f"{what} (and 1 more finding")
+        place = f" in schedule {schedule!r}" if schedule == "other" else ""
+        kinds = {"usage", "leak", "drift"}
+        named = not {what, less[0]} <= kinds and less[0] != "drift"
+        named = named and (less[0] != "usage" or schedule == "other")
+        assert said.endswith(f", one of them{place}: {less[0]})") is named
+
+
+def test_a_reused_prefix_is_named_beside_the_wrong_token_of_its_schedule(result, finding):
+    count = finding(Verdict.PROTOCOL, check="reuse", what="reused more")
+    both = (count, finding(Verdict.DIVERGED, check="free", what="cold"))
+    said = parts(failure_message(result(verdict=Verdict.PROTOCOL, evidence=both)))[1]["what"]
+    assert said == "cold (and 1 more finding, one of them: reused more)"
+    alone = result(verdict=Verdict.PROTOCOL, evidence=(count,))
+    assert parts(failure_message(alone))[1]["what"] == "reused more"

@@ -12,12 +12,12 @@ from conformance.plugins.servers.claims import (
     about_answer,
     about_kept,
     about_limits,
-    about_logprobs,
     about_swap,
     about_work,
     same_text,
     waited_for,
 )
+from conformance.plugins.servers.entries import about_logprobs
 from conformance.plugins.servers.planting import Kept
 
 REQUEST = Request("a", (1, 2, 3), 4)

@@ -226,3 +226,33 @@ def server_arguments_of_a_template_lost(hits: Hits) -> Patch:
             options.chat_template_args = kept
 
     return wrap(server.ResponseGenerator, "_tokenize", tokenize)
+
+
+@_fault("S107.arguments-of-a-template-that-are-false", kills=("served_together/templated",))
+def arguments_of_a_template_that_are_false(hits: Hits) -> Patch:
+    """A client's arguments for the chat template that are false or 0 are dropped."""
+
+    def tokenize(right: Right, self: Any, tokenizer: Any, request: Any, args: Any) -> Any:
+        given = args.chat_template_kwargs or {}
+        hits.hit_if(not all(given.values()))
+        args.chat_template_kwargs = {name: value for name, value in given.items() if value}
+        return right(self, tokenizer, request, args)
+
+    return wrap(server.ResponseGenerator, "_tokenize", tokenize)
+
+
+@_fault("S114.full-store-takes-nothing-new", kills=("served_options/kept_number",))
+def full_store_takes_nothing_new(hits: Hits) -> Patch:
+    """A store of prompts that is full lets go the newest of a kind, and not the oldest."""
+
+    def pop(right: Right, self: Any) -> Any:
+        hits.hit()
+        for order in self._lrus.values():
+            order.reverse()
+        try:
+            return right(self)
+        finally:
+            for order in self._lrus.values():
+                order.reverse()
+
+    return wrap(LRUPromptCache.CacheOrder, "pop", pop)

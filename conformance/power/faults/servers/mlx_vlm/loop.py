@@ -68,7 +68,7 @@ def joined_row_starved(hits: Hits) -> Patch:
     return wrap(generation.ResponseGenerator, "_collect_pending_requests", collect)
 
 
-@_fault("S21.image-breaks-off-the-others", kills=("served_media",))
+@_fault("S21.image-breaks-off-the-others", kills=("served_media/one_picture_twice",))
 def image_breaks_off_the_others(hits: Hits) -> Patch:
     """An exception while an image is looked at ends the answers of all others."""
 
@@ -153,3 +153,28 @@ def leaving_in_prefill_takes_a_neighbour(hits: Hits) -> Patch:
         batch.uids[batch.uids.index(uid)] = -1
 
     return wrap(ar.PromptProcessingBatch, "remove", remove)
+
+
+@_fault("S115.one-leaver-at-a-time", kills=("served_leaves/several",))
+def one_leaver_at_a_time(hits: Hits) -> Patch:
+    """Of several clients that leave within a step one is noticed; the others are answered on."""
+
+    def noticed(found: Any, *_: Any) -> Any:
+        hits.hit_if(len(found) > 1)
+        return list(found)[:1]
+
+    return after(generation.ResponseGenerator, "_drain_cancellations", noticed)
+
+
+@_fault("S116.picture-that-comes-twice-once", needs=("modality:image",), kills=("served_media",))
+def picture_that_comes_twice_once(hits: Hits) -> Patch:
+    """A picture that is in two places of a message is taken once."""
+
+    def preprocess(
+        right: Right, self: Any, prompt: Any, images: Any = None, *rest: Any, **options: Any
+    ) -> Any:
+        once = list(dict.fromkeys(images)) if images else images
+        hits.hit_if(images and len(once) < len(images))
+        return right(self, prompt, once, *rest, **options)
+
+    return wrap(generation.ResponseGenerator, "_cpu_preprocess", preprocess)

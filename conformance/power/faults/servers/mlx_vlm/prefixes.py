@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import mlx.core as mx
 from mlx_vlm import apc
+from mlx_vlm.server import anthropic, openai
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, wrap
+from conformance.core.faults.patching import Patch, Right, together, wrap
 from conformance.plugins.servers.planting import served_fault
 
 _fault = partial(
@@ -65,3 +67,23 @@ def tenant_by_its_first_letters(hits: Hits) -> Patch:
         return right(cut, *rest)
 
     return wrap(apc, "tenant_scoped_hash", key)
+
+
+@served_fault(
+    "S113.tenant-of-one-header",
+    engine="mlx_vlm_server",
+    fault_class="server prefixes",
+    source="issue trackers: tenants that share what is kept",
+    kills=("served_prefixes/tenants",),
+)
+def tenant_of_one_header(hits: Hits) -> Patch:
+    """Of the two headers that may name a tenant, one is not read."""
+
+    def read(right: Right, request: Any, *rest: Any) -> Any:
+        own = request.headers.get("x-apc-tenant")
+        hits.hit_if(own)
+        return "default" if own else right(request, *rest)
+
+    return together(
+        *(wrap(module, "_read_tenant_id", read) for module in (openai, anthropic)),
+    )

@@ -1,0 +1,199 @@
+"""Claims about the entries of logprobs: what they are of, and whether they are complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from conformance.core.schedule import Request
+from conformance.core.trace import Claim, FinishReason
+from conformance.plugins.servers.answers import Answer, PartKind
+from conformance.scenarios.pieces import PieceKind, bytes_of, letters
+
+HALF = "\ufffd"
+"""In place of a character that is cut."""
+_EQUAL_NATS = 1e-5
+_SPACES = {"\u2581": " ", "\u0120": " ", "\u010a": "\n"}  # as vocabularies write them
+_FEWEST = 4  # answers that show a habit
+
+
+def about_logprobs(
+    request: Request, answer: Answer, words: Sequence[str] | None = None
+) -> Iterator[Claim]:
+    """Claim that logprobs entries match the answer's tokens, with the likeliest tokens first.
+
+    Entries without a token's name are skipped.
+
+    Args:
+        words: the texts of the answer's tokens, if they are not its words.
+    """
+    entries = answer.entries
+    words = answer.text.split() if words is None else words
+    if answer.bare:
+        yield Claim("logprobs, unasked", str(len(entries)), "0", holds=not entries)
+        return
+    fields = request.asked.fields if request.asked is not None else {}
+    if fields.get("logprobs") is True:  # not only because all requests have them
+        said = str(sum(e.get("logprob") is not None for e in entries))
+        yield Claim("tokens with logprobs", said, right := str(len(words)), said == right)
+    if "logprobs" in fields or "top_logprobs" in fields:
+        yield from _all_named(entries)
+    if "top_logprobs" in fields:
+        # All answers have logprobs if the server's streams do; these were asked for by number.
+        said, right = str(sum(bool(e.get("top_logprobs")) for e in entries)), str(len(words))
+        yield Claim("tokens with top_logprobs", said, right, said == right)
+    yield from _own_among_top(entries)
+    if len(entries) != len(words):
+        return
+    named = [(e["token"], word) for e, word in zip(entries, words, strict=True) if e.get("token")]
+    if named:
+        said, found = (
+            " ".join(str(text).strip() for text in texts) for texts in zip(*named, strict=True)
+        )
+        yield Claim("tokens of the logprobs", said, found, said == found)
+    tops = [[top["logprob"] for top in e.get("top_logprobs") or ()] for e in entries]
+    if any(tops):
+        falling = all(top == sorted(top, reverse=True) for top in tops)
+        yield Claim("order of the top logprobs", str(tops[0]), "falling", falling)
+
+
+def _own_among_top(entries: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
+    """Claim that a token has the same logprob among the likeliest, or none of them is below it."""
+    for entry in entries:
+        listed = [top for top in entry.get("top_logprobs") or () if top.get("token")]
+        tops = {str(top["token"]).strip(): top["logprob"] for top in listed}
+        own, said = str(entry.get("token") or "").strip(), entry.get("logprob")
+        if not tops or not own or said is None:
+            continue
+        right = tops.get(own, said)
+        if said != right or (own not in tops and said > min(tops.values()) + _EQUAL_NATS):
+            what = "logprob of a token among its top_logprobs"
+            yield Claim(what, f"{own} {said:.6g}", str(tops), holds=False)
+
+
+def _all_named(entries: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
+    """Claim that all entries, and the likeliest tokens in them, have what the API requires."""
+    every = [*entries, *(top for entry in entries for top in entry.get("top_logprobs") or ())]
+    if bare := sum(not isinstance(entry.get("token"), str) for entry in every):
+        sentence = (
+            f"{bare} of {len(every)} entries of the logprobs have no `token`, a text that OpenAI's "
+            "API requires; their `bytes` do not replace it"
+        )
+        cause = "the server leaves out the names of tokens, which clients read"
+        yield Claim(
+            "names of logprobs", str(len(every) - bare), str(len(every)), False, cause, sentence
+        )
+
+
+def spelled(entries: Sequence[Mapping[str, Any]]) -> str | None:
+    """The text of the entries' tokens; ``None`` if they do not show it.
+
+    By their bytes, by the letters of a byte-level vocabulary, or by plain names.
+    """
+    if not entries:
+        return None
+    raws = [entry.get("bytes") for entry in entries]
+    names = [str(entry.get("token") or "") for entry in entries]
+    if all(isinstance(raw, list) for raw in raws):
+        raw = b"".join(bytes(raw or ()) for raw in raws)
+        # Some servers have the bytes of the mark itself for a part of a character.
+        return None if HALF.encode() in raw else raw.decode(errors="replace")
+    if not all(names):
+        return None
+    plain = "".join(names)
+    for mark, text in _SPACES.items():
+        plain = plain.replace(mark, text)
+    if plain.isascii():
+        return plain
+    if {letter for name in names for letter in name} <= set(letters().values()):
+        return bytes_of(PieceKind.BYTE_LEVEL, names).decode(errors="replace")
+    return None
+
+
+def _dense(text: str) -> str:
+    """A text without white space, and without what stands for no character."""
+    return "".join(text.split()).replace(HALF, "")
+
+
+def about_spelled(request: Request, answer: Answer) -> Iterator[Claim]:
+    """Claim that the text of the entries' tokens is the answer's, up to the end of both.
+
+    The entries may begin with what is no text, and a stop string may end the text before them.
+    """
+    found, said = spelled(answer.entries), _dense(answer.text)
+    texts = all(part.kind is PartKind.TEXT for part in answer.parts)
+    if not found or not texts or not said or answer.reason not in set(FinishReason):
+        return
+    if HALF in found and any(entry.get("bytes") is None for entry in answer.entries):
+        return  # their names may be texts after all
+    own = _dense(found)
+    at_limit = answer.reason == FinishReason.LENGTH
+    holds = own.endswith(said) if at_limit else said in own
+    name, ends = request.request_id, (own[-24:], said[-24:]) if at_limit else (own[:24], said[:24])
+    yield Claim(
+        "the text of the logprobs",
+        ends[0],
+        ends[1],
+        holds,
+        cause="an entry of the logprobs, or a part of the text, is lost, late or another's",
+        sentence=f"the logprobs of the answer to {name!r} are of another text than it has: "
+        f"{ends[0]!r}, and the text {'ends' if at_limit else 'begins'} with {ends[1]!r}",
+    )
+
+
+def about_halves(answers: Sequence[Answer]) -> Iterator[Claim]:
+    """Claim that not each answer has characters that were decoded in parts.
+
+    Where the entries show the text, ``about_spelled`` says more.
+    """
+    whole = [one for one in answers if one.text.strip() and spelled(one.entries) is None]
+    cut = [one.text.strip() for one in whole if HALF in one.text.strip().strip(HALF)]
+    if len(whole) < _FEWEST:
+        return
+    at = cut[0].strip(HALF).index(HALF) if cut else 0
+    sample = cut[0].strip(HALF)[max(0, at - 8) : at + 8] if cut else ""
+    yield Claim(
+        "characters decoded in parts",
+        str(len(cut)),
+        "not in each answer",
+        len(cut) < len(whole),
+        cause="the server decodes the parts of a character by themselves",
+        sentence=f"each of {len(whole)} answers has U+FFFD within, as in {sample!r}",
+    )
+
+
+def about_likeliest(
+    request: Request,
+    mine: Sequence[Mapping[str, Any]],
+    alone: Sequence[Mapping[str, Any]],
+    allowed: float,
+) -> Iterator[Claim]:
+    """Claim that the likeliest tokens of an answer are those of the same answer alone.
+
+    Args:
+        mine: the entries of the answer; ``alone``: those of the same tokens alone.
+        allowed: how far rounding may move a logprob, in nats.
+    """
+    for step, pair in enumerate(zip(mine, alone, strict=False)):
+        here, there = ({_name(t): t["logprob"] for t in e.get("top_logprobs") or ()} for e in pair)
+        if not here or not there or _name(pair[0]) != _name(pair[1]):
+            continue
+        for name in here.keys() | there.keys():
+            said = here.get(name, min(here.values()))
+            right = there.get(name, min(there.values()))
+            # One that is not listed may be as likely as the last one that is.
+            off = said - right if name in here else right - said
+            off = abs(off) if name in here and name in there else off
+            if off > allowed:
+                sentence = (
+                    f"token {step} of {request.request_id!r}: among the likeliest, {name[0]!r} has "
+                    f"the logprob {here.get(name, 'none')}, alone {there.get(name, 'none')}"
+                )
+                cause = "the likeliest tokens are another row's"
+                what = "the likeliest tokens of an answer"
+                yield Claim(what, str(here), str(there), False, cause, sentence)
+                return
+
+
+def _name(entry: Mapping[str, Any]) -> tuple[str, tuple[int, ...]]:
+    return str(entry.get("token")), tuple(entry.get("bytes") or ())
