@@ -59,7 +59,7 @@ OF_KINDS: Globs = {
     "structured": ("*",),
     "threads": ("*",),
     "traffic": ("few_slots", "lengths_meet"),
-    "traffic_drafts": ("*",),
+    "traffic_drafts": ("*_drawn", "*_unlike"),
     "traffic_kept": ("*",),
     "traffic_leaves": ("*",),
     "traffic_media": ("*",),
