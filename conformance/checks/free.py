@@ -17,14 +17,45 @@ def check_free(play: Play) -> list[Finding]:
     rounding may move (``FACTOR`` times the noise, for both tokens), and all logprobs up to there,
     if the engine declares any, are within noise. With a sampler, its filters must also leave the
     token (``drawn``).
+
+    ``diverged``, however small the margin is, for a greedy request with a token that is not the
+    likeliest by the logprobs that the engine itself reports with it.
     """
-    return [
-        finding
+    found = (
+        look(play, trace, request.request_id)
         for trace in play.traces[:2]
         if trace.mode is Mode.FREE
         for request in play.schedule.requests
-        if (finding := _first_difference(play, trace, request.request_id)) is not None
-    ]
+        for look in (_first_difference, _first_unlikely)
+    )
+    return [finding for finding in found if finding is not None]
+
+
+def _first_unlikely(play: Play, trace: Trace, name: str) -> Finding | None:
+    request, got = play.schedule.request(name), trace.stream(name)
+    if request.sampler or request.budget or play.schedule.options.drafting or got.logprobs is None:
+        return None
+    best = got.logprobs.max(axis=-1)  # [steps]
+    behind = best - got.logprobs[range(len(got.tokens)), list(got.tokens)]
+    if not (behind > 0).any():  # nor with NaN, which has a check of its own
+        return None
+    step = int((behind > 0).argmax())
+    likeliest = int(got.logprobs[step].argmax())
+    return Finding(
+        Verdict.DIVERGED,
+        "free",
+        f"output token {step} is {got.tokens[step]}, and by the logprobs that come with it "
+        f"{likeliest} is likelier, by {behind[step]:.3g} nats",
+        schedule=play.schedule.name,
+        mode=trace.mode,
+        request_id=name,
+        step=step,
+        row=play.row(trace, name, step),
+        expected=f"token {likeliest}",
+        got=f"token {got.tokens[step]}",
+        margin=float(behind[step]),
+        cause="tokens are chosen from other logprobs than are reported, or in another dtype",
+    )
 
 
 def _first_difference(play: Play, trace: Trace, name: str) -> Finding | None:

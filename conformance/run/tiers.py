@@ -21,7 +21,7 @@ from conformance.core.family import Family
 from conformance.core.nearest import did_you_mean
 from conformance.core.representatives import chosen_of, representatives
 from conformance.core.schedule import Schedule
-from conformance.core.tier_names import FULL, TIERS
+from conformance.core.tier_names import FULL, QUICK, TIERS
 
 FILE = "tiers.json"
 _MARATHON = "marathon"
@@ -126,6 +126,14 @@ class Tier:
             chosen = family.name in chosen_of(table, family)
             return chosen and "*" not in self._without(family, scenario)
         return "*" not in self._without(family, scenario)
+
+    def half(self, family: Family, scenario: str) -> bool:
+        """Whether the family runs the scenario in half precision, too, if no dtype is chosen."""
+        found = representatives()
+        if self.name == QUICK or family.checkpoint is not None:
+            return False
+        named = found.half.get(family.facts.library, ())
+        return family.name in named and scenario in found.half["scenarios"]
 
     def kept(
         self, family: Family, scenario: str, schedules: Sequence[Schedule]
