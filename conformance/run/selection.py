@@ -73,7 +73,7 @@ class Shard:
 class Selection:
     """Globs for each part of a case id; an empty tuple selects all (dtypes: float32; seeds: 0).
 
-    With ``half``, families that represent a kind of cache run some scenarios in half precision, too.
+    With ``half``, families of each kind of cache run some scenarios in half precision, too.
     """
 
     engines: tuple[str, ...] = DEFAULT_ENGINES

@@ -129,11 +129,11 @@ class Tier:
 
     def half(self, family: Family, scenario: str) -> bool:
         """Whether the family runs the scenario in half precision, too, if no dtype is chosen."""
-        found = representatives()
         if self.name == QUICK or family.checkpoint is not None:
             return False
-        named = found.half.get(family.facts.library, ())
-        return family.name in named and scenario in found.half["scenarios"]
+        found, library = representatives(), family.facts.library
+        named = family.name in found.half.get(library, ())
+        return named and scenario in found.half_scenarios.get(library, ())
 
     def kept(
         self, family: Family, scenario: str, schedules: Sequence[Schedule]

@@ -8,6 +8,7 @@ unlike lengths at once: tokens stay right, drafts of the shorter one are wasted.
 padding of the columns that there are.
 """
 
+import contextlib
 import sys
 from importlib.metadata import version
 
@@ -47,7 +48,7 @@ class Target(nn.Module):
         self.lm_head = nn.Linear(HIDDEN, VOCAB, bias=False)
 
 
-class Begun(Exception):
+class BegunError(Exception):
     """The round has begun; what comes after is not needed."""
 
 
@@ -58,7 +59,7 @@ def seed(drafter: Model, target: Target, hidden: mx.array, lengths: list[int]) -
     cache.update_and_fetch(keys, keys)
 
     def begun(*_: object, **__: object) -> None:
-        raise Begun
+        raise BegunError
 
     drafter.draft_block = begun
     rounds = mtp._mtp_rounds_batch(
@@ -66,10 +67,8 @@ def seed(drafter: Model, target: Target, hidden: mx.array, lengths: list[int]) -
         prompt_tokens=mx.full((len(lengths), 1), 7), first_bonus=mx.array([3] * len(lengths)),
         max_tokens=9, sampler=lambda x: mx.argmax(x, axis=-1), greedy_sampling=True,
     )  # fmt: skip
-    try:
+    with contextlib.suppress(BegunError):
         next(rounds)
-    except Begun:
-        pass
     return drafter._seed_hidden[0]
 
 
