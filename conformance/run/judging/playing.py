@@ -110,7 +110,6 @@ def play_schedule(
         return _run(subject, engine, schedule, forced=tokens, hints=given, churn=churn)
 
     floor = functools.cache(lambda name: oracle.floor_envelope(want[name], options))
-
     drafted_alone = DraftsAlone(subject, engine, schedule, hints)
 
     def played(*traces: Trace) -> Play:

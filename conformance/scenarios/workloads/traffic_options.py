@@ -219,7 +219,7 @@ TRAFFIC_OPTIONS = Scenario(
     frozenset({Capability.PROCESSORS}),
     _traffic_options,
     (
-        seen.rows_together(4),
+        seen.rows_together(4).shown_in("own*", "budgets", "ended_together"),
         replace_witness(seen.late_join(), needs=frozenset({Capability.LATE_JOIN})).shown_in(
             "own*", "budgets"
         ),
