@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import mlx.core as mx
@@ -32,3 +33,15 @@ def _product(a: mx.array, b: mx.array, *args: Any, **options: Any) -> mx.array:
         return _RIGHT(a, b, *args, **options)
     wide = _RIGHT(a.astype(mx.float32), b.astype(mx.float32), *args, **options)
     return wide.astype(a.dtype)
+
+
+@functools.cache
+def same_beside_others(dtype: str) -> bool:
+    """Whether a row's product with a matrix has the same bits as beside other rows, on a CPU."""
+    if mx.default_device().type != mx.DeviceType.cpu:
+        return False
+    key, wide = mx.random.key(0), getattr(mx, dtype)
+    rows = mx.random.normal((33, 64), key=key).astype(wide)
+    matrix = mx.random.normal((96, 64), key=mx.random.key(1)).astype(wide)
+    alone = mx.concatenate([row[None] @ matrix.T for row in rows])
+    return all(mx.array_equal(rows[:n] @ matrix.T, alone[:n]).item() for n in (2, 4, 9, 33))

@@ -36,6 +36,7 @@ class Play:
         dtype: the model's.
         same_calls: whether a batch of one calls what a single stream calls. On a GPU, attention
             with an array as its mask is another kernel than attention that is causal by name.
+        same_products: whether a row's products have the same bits beside others, in this dtype.
         plain: a run of an equal schedule without quantization, if there is one.
         alone: how often the host reads arrays in a step of the single stream; ``None`` if the
             schedule does not request it.
@@ -60,6 +61,7 @@ class Play:
     engine: str = ""
     dtype: str = "float32"
     same_calls: bool = True
+    same_products: bool = True
     plain: Trace | None = None
     alone: float | None = None
     drafted_alone: Callable[[Trace, str], tuple[tuple[Round, ...], ...]] = lambda *_: ()

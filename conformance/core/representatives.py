@@ -25,6 +25,8 @@ class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         counted_long: families that give long answers.
         costly: families that run costly tests of the engine below the full tier.
         marathon: families that run the ``marathon`` there.
+        half: families that run some scenarios in half precision, too.
+        half_scenarios: these scenarios.
         served: families that servers run by default.
         served_quantized: families whose keys and values a server quantizes.
         served_weights: families of quantized weights, of which a server runs one scenario.
@@ -36,6 +38,8 @@ class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     counted_long: Table
     costly: Table
     marathon: Table
+    half: Table
+    half_scenarios: Table
     served: Table
     served_quantized: Table
     served_weights: Table

@@ -11,6 +11,7 @@ from typing import TypeVar
 from conformance.core.engine import Engine
 from conformance.core.engine_globs import means
 from conformance.core.errors import ConformanceError
+from conformance.core.family import Family
 from conformance.core.unavailable import sentences
 from conformance.core.verdict import CaseId
 from conformance.run.family_seconds import FamilySeconds
@@ -70,7 +71,10 @@ class Shard:
 
 @dataclass(frozen=True)
 class Selection:
-    """Globs for each part of a case id; an empty tuple selects all (dtypes: float32; seeds: 0)."""
+    """Globs for each part of a case id; an empty tuple selects all (dtypes: float32; seeds: 0).
+
+    With ``half``, families of each kind of cache run some scenarios in half precision, too.
+    """
 
     engines: tuple[str, ...] = DEFAULT_ENGINES
     families: tuple[str, ...] = ()
@@ -79,6 +83,12 @@ class Selection:
     seeds: tuple[int, ...] = (0,)
     shard: Shard = Shard()
     tier: Tier = WHOLE
+    half: bool = False
+
+    def dtypes_of(self, family: Family, scenario: str) -> tuple[str, ...]:
+        """The dtypes in which the family runs the scenario."""
+        also = self.half and self.tier.half(family, scenario)
+        return tuple(dict.fromkeys((*self.dtypes, *(DTYPES if also else ()))))
 
     def matches(self, case: CaseId) -> bool:
         """Whether the globs match the parts of a case id."""
@@ -119,10 +129,11 @@ def cases(registry: Registry, selection: Selection) -> tuple[CaseId, ...]:
         for engine in engines
         for family in registry.families_of(engine)
         if family.name == name
-        for dtype in selection.dtypes
+        for dtype in DTYPES
         for seed in selection.seeds
         for scenario in registry.scenarios_for(engine, family)
         if scenario.name in wanted and selection.tier.plays(family, scenario.name)
+        if dtype in selection.dtypes_of(family, scenario.name)
     )
     if (
         not found

@@ -21,7 +21,7 @@ from conformance.core.family import Family
 from conformance.core.nearest import did_you_mean
 from conformance.core.representatives import chosen_of, representatives
 from conformance.core.schedule import Schedule
-from conformance.core.tier_names import FULL, TIERS
+from conformance.core.tier_names import FULL, QUICK, TIERS
 
 FILE = "tiers.json"
 _MARATHON = "marathon"
@@ -59,7 +59,7 @@ OF_KINDS: Globs = {
     "structured": ("*",),
     "threads": ("*",),
     "traffic": ("few_slots", "lengths_meet"),
-    "traffic_drafts": ("*",),
+    "traffic_drafts": ("*_drawn", "*_unlike"),
     "traffic_kept": ("*",),
     "traffic_leaves": ("*",),
     "traffic_media": ("*",),
@@ -126,6 +126,14 @@ class Tier:
             chosen = family.name in chosen_of(table, family)
             return chosen and "*" not in self._without(family, scenario)
         return "*" not in self._without(family, scenario)
+
+    def half(self, family: Family, scenario: str) -> bool:
+        """Whether the family runs the scenario in half precision, too, if no dtype is chosen."""
+        if self.name == QUICK or family.checkpoint is not None:
+            return False
+        found, library = representatives(), family.facts.library
+        named = family.name in found.half.get(library, ())
+        return named and scenario in found.half_scenarios.get(library, ())
 
     def kept(
         self, family: Family, scenario: str, schedules: Sequence[Schedule]

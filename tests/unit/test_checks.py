@@ -160,7 +160,9 @@ def other_token_on_equal_numbers(script):
 
 def other_token_at_a_tie(script):
     script.__init__(margins={1: NOISE})
-    script.free.change("b", 1, token=(script.want["b"].tokens[1] + 1) % 8)
+    runner_up = (script.want["b"].tokens[1] + 1) % 8
+    script.free.change("b", 1, token=runner_up)
+    script.free.move("b", 1, 2 * NOISE, token=runner_up)
 
 
 def rubbish_in_the_repetition(script):

@@ -15,6 +15,7 @@ from conformance.core.content_keys import digest, file_digest
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.library import Library
+from conformance.core.tier_names import FULL
 from conformance.core.unavailable import sentences
 from conformance.core.user_cache import user_cache
 from conformance.core.verdict import CaseId
@@ -272,10 +273,15 @@ def make_setup(given: Settings, plugins: list[object] | None = None) -> Setup:
             dtypes=selection.dtypes or (opened.dtype,),
         )
     known = given.expectations, registry.expectations
+    named = given.tier == FULL and (given.families or given.scenarios)
     return Setup(
         settings=given,
         registry=registry,
-        selection=replace(selection, dtypes=selection.dtypes or ("float32",)),
+        selection=replace(
+            selection,
+            dtypes=selection.dtypes or ("float32",),
+            half=not (given.dtypes or named),
+        ),
         expectations=load_expectations(*known) if given.use_expectations else None,
         notes=notes,
     )

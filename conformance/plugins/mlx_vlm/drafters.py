@@ -28,7 +28,7 @@ from conformance.plugins.mlx_vlm.loading import write_checkpoint
 from conformance.plugins.mlx_vlm.model import LoadedModel
 
 # Attention outweighs the embedding of the token before: drafts depend on what the drafter reads.
-_WEIGHTS = Recipe(rules=(WeightRule("*o_proj.weight", std=3.0, fan_in=True),))
+_WEIGHTS = Recipe(rules=(WeightRule("*o_[bp]*.weight", std=3.0, fan_in=True),))
 
 
 def drafter_of(loaded: LoadedModel, kind: str) -> LoadedModel:

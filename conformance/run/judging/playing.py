@@ -110,7 +110,6 @@ def play_schedule(
         return _run(subject, engine, schedule, forced=tokens, hints=given, churn=churn)
 
     floor = functools.cache(lambda name: oracle.floor_envelope(want[name], options))
-
     drafted_alone = DraftsAlone(subject, engine, schedule, hints)
 
     def played(*traces: Trace) -> Play:
@@ -127,6 +126,7 @@ def play_schedule(
             engine=engine.name,
             dtype=oracle.dtype,
             same_calls=_on_cpu(),
+            same_products=_same_products(oracle.dtype),
             alone=_alone(subject, schedule),
             drafted_alone=drafted_alone,
             word=functools.partial(_word, subject, schedule),
@@ -222,6 +222,12 @@ def _on_cpu() -> bool:
     from conformance.backend.device import on_cpu  # noqa: PLC0415 - imports mlx
 
     return on_cpu()
+
+
+def _same_products(dtype: str) -> bool:
+    from conformance.backend.half_products import same_beside_others  # noqa: PLC0415 - as above
+
+    return dtype != "float32" and same_beside_others(dtype)
 
 
 def _alone(subject: Subject, schedule: Schedule) -> float | None:

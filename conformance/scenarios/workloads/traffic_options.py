@@ -9,11 +9,20 @@ from msgspec.structs import replace
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
+from conformance.core.representatives import representatives
 from conformance.core.schedule import Budget, Removal, Request, Schedule
 from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import Trace
 from conformance.scenarios import witnesses as seen
-from conformance.scenarios.build import IN_PIECES, LONG, PIECE, in_prefill, text_request, together
+from conformance.scenarios.build import (
+    IN_PIECES,
+    LONG,
+    PIECE,
+    at_once,
+    in_prefill,
+    text_request,
+    together,
+)
 from conformance.scenarios.choices import Choices, Seeded
 from conformance.scenarios.engine_sampling import BEST, SECOND, UNLIKELY, bias, penalties
 from conformance.scenarios.scenario import Brief, Scenario, Witness
@@ -26,6 +35,8 @@ _SCALE = Scale(
 _BUDGETED = Scale(first=8, second=4, groups=(2, 3), longest=20, limits=(6, 15), lasting=30)
 # The first row, which decodes for long, has so many processors; each favours one token.
 _MANY, _PROCESSORS = 1, 35
+# Tokens of a long row's prompt and output, more than 1,024 from its first output token on.
+_HISTORY = (1103, 5)
 # The first rows, which have no budgets, and how many rows with one reach its end, at least.
 _UNBUDGETED, _ENDED = 4, 3
 
@@ -38,7 +49,29 @@ def _traffic_options(brief: Brief) -> list[Schedule]:
         schedules.append(_mixed(brief, "own_and_default", 4, given))
     if Capability.BUDGETS in brief.capabilities:
         schedules += [_budgeted(brief), _ended_together(brief)]
-    return schedules
+    return [*schedules, _close(brief), *_history(brief)]
+
+
+def _close(brief: Brief) -> Schedule:
+    """Greedy rows, each of which has two tokens that are almost equally likely."""
+    rows = [
+        text_request(brief, f"r{n}", n, max_tokens=5, processors=(Processor("close"),))
+        for n in (2, 5, 9)
+    ]
+    return at_once("close", *rows)
+
+
+def _history(brief: Brief) -> Iterator[Schedule]:
+    """Penalties count all tokens of a row with more than 1,024, beside a short one."""
+    long = representatives().counted_long.get(brief.library, (brief.family,))
+    if brief.family not in long or (brief.longest or sum(_HISTORY)) < sum(_HISTORY):
+        return
+    counts = {"frequency_penalty": 0.4, "frequency_context_size": 2 * _HISTORY[0]}
+    counted = (Processor("library", {"repetition_penalty": 1.4, **counts}),)
+    length, limit = _HISTORY
+    row = text_request(brief, "long", length, max_tokens=limit, processors=counted)
+    short = text_request(brief, "short", 7, variant=1, max_tokens=limit + 2, processors=counted)
+    yield at_once("history", row, short)
 
 
 def _mixed(brief: Brief, name: str, number: int, options: EngineOptions) -> Schedule:
@@ -186,7 +219,7 @@ TRAFFIC_OPTIONS = Scenario(
     frozenset({Capability.PROCESSORS}),
     _traffic_options,
     (
-        seen.rows_together(4),
+        seen.rows_together(4).shown_in("own*", "budgets", "ended_together"),
         replace_witness(seen.late_join(), needs=frozenset({Capability.LATE_JOIN})).shown_in(
             "own*", "budgets"
         ),

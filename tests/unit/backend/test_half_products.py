@@ -71,3 +71,8 @@ def test_scripts_of_experts_in_half_precision_need_it(products, model, dtype, ne
 def test_no_script_needs_it_where_mlx_has_it(monkeypatch):
     monkeypatch.setattr(mx, "gather_mm", half_products._RIGHT)  # as on a GPU
     assert not half_products.needed_by(Experts(), "bfloat16")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_on_a_cpu_a_product_has_the_same_bits_beside_others(dtype):
+    assert half_products.same_beside_others(dtype)

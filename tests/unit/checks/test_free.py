@@ -14,10 +14,13 @@ from conformance.core.token_choice import Sampler
 from conformance.core.verdict import Verdict
 
 
-def other_token(script, name, step, *, moved=0.0):
+def other_token(script, name, step, *, moved=0.0, lowered=0.0):
     """Let the free run choose the runner-up at a step, its logprob moved by ``moved``."""
-    runner_up = (script.want[name].tokens[step] + 1) % 8
+    best = script.want[name].tokens[step]
+    runner_up = (best + 1) % 8
     script.free.change(name, step, token=runner_up)
+    if lowered:
+        script.free.move(name, step, -lowered, token=best)
     if moved:
         script.free.move(name, step, moved, token=runner_up)
     return runner_up
@@ -42,8 +45,10 @@ def sampled(**filters):
     ("margin", "sampler", "moved", "verdict"),
     [
         # The margin may be the noise of both tokens.
-        (1.9 * FACTOR * NOISE, None, 0.0, Verdict.TIE),
-        (2.2 * FACTOR * NOISE, None, 0.0, Verdict.DIVERGED),
+        (1.9 * FACTOR * NOISE, None, 0.96 * FACTOR * NOISE, Verdict.TIE),
+        (2.2 * FACTOR * NOISE, None, 0.96 * FACTOR * NOISE, Verdict.DIVERGED),
+        # But the token must be the likeliest that the engine itself reports.
+        (1e-6, None, 0.0, Verdict.DIVERGED),
         # A sampled token depends on sums inside the sampler, so the margin decides nothing.
         (1.0, sampled(), NOISE, Verdict.TIE),
         (1e-6, sampled(), 0.0, Verdict.DIVERGED),
@@ -57,7 +62,7 @@ def sampled(**filters):
 )
 def test_another_token_is_a_tie_or_a_divergence(margin, sampler, moved, verdict):
     script = Script(margins={1: margin}, sampler=sampler)
-    other_token(script, "a", 1, moved=moved)
+    other_token(script, "a", 1, moved=moved, lowered=0.0 if sampler else moved)
     assert [f.verdict for f in check_free(script.play())] == [verdict]
 
 
@@ -101,6 +106,8 @@ def test_a_margin_is_held_against_the_usual_noise_though_few_runs_explain_the_nu
     )
     script = Script(margins={2: 2 * FACTOR * 4 * NOISE})
     other_token(script, "a", 2, moved=3 * NOISE)
+    for step in range(5):
+        script.free.change("a", step, logprobs=None)
     play = script.play(
         wider=lambda _: [lambda: dataclasses.replace(few, few=True)], envelope=lambda _: usual
     )
@@ -135,6 +142,6 @@ def test_a_row_that_goes_on_from_another_ones_tie_has_another_history(first_diff
     script.schedule = Schedule("by_hand", (Arrival((first, second, *others)),))
     script.free.schedule = script.schedule
     if first_differs:
-        other_token(script, "a", 1)
+        other_token(script, "a", 1, moved=2e-6)
     other_token(script, "b", 0, moved=1.5)
     assert [f.request_id for f in check_free(script.play())] == reported

@@ -7,7 +7,8 @@ from conformance.core.family import Facts, Family
 from conformance.core.representatives import chosen_of, representatives
 from conformance.run.registry import build_registry
 
-TABLES = [name for name in representatives().__struct_fields__ if name != "served_by_first"]
+SCENARIOS = {"served_by_first", "half_scenarios"}
+TABLES = [name for name in representatives().__struct_fields__ if name not in SCENARIOS]
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -16,6 +17,12 @@ def test_the_families_of_a_table_are_there(name):
     assert table
     named = {(library, name) for library, names in table.items() for name in names}
     assert named <= build_registry().families.keys()
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_the_scenarios_of_a_table_are_there(name):
+    named = {one for names in getattr(representatives(), name).values() for one in names}
+    assert named <= build_registry().scenarios.keys()
 
 
 def test_of_a_library_without_a_table_each_family_stands_for_itself():

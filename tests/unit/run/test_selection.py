@@ -11,6 +11,7 @@ from conformance.core.family import Facts, Family
 from conformance.run.family_seconds import FamilySeconds
 from conformance.run.registry import Registry
 from conformance.run.selection import Selection, Shard, cases
+from conformance.run.tiers import Tier
 from conformance.scenarios import LADDER
 
 OTHER = type("Other", (ContinuousBatching,), {"name": "other", "library": "other"})
@@ -153,3 +154,18 @@ def test_what_is_about_the_whole_is_the_first_shard_s():
     assert not Selection(shard=Shard(1, 2)).whole
     assert Selection().whole
     assert not Selection(families=("x",)).leads
+
+
+@pytest.mark.parametrize(
+    ("tier", "half", "more"),
+    [("default", True, ["float16", "bfloat16"]), ("default", False, []), ("quick", True, [])],
+)
+def test_families_that_represent_a_kind_run_some_scenarios_in_half_precision(tier, half, more):
+    facts = Facts(library="mlx_lm")
+    families = {("mlx_lm", n): Family(n, facts, {"vocab_size": 8}) for n in ("llama", "phi")}
+    own = type("Own", (ContinuousBatching,), {"name": "own", "library": "mlx_lm"})
+    found = replace(registry(), families=families, engines={"own": own})
+    asked = Selection(engines=(), scenarios=("traffic", "ragged"), tier=Tier(tier), half=half)
+    dtypes = {(c.family, c.scenario, c.dtype) for c in cases(found, asked)}
+    assert {c for c in dtypes if c[2] != "float32"} == {("llama", "traffic", d) for d in more}
+    assert ("phi", "traffic", "float32") in dtypes

@@ -108,3 +108,36 @@ def padding_is_masked_in_the_drafter(hits: Hits) -> Patch:
         wrap(drafter, "make_cache", make),
         wrap(drafter, "filter_batch", leave),
     )
+
+
+@mend("mtp-padding-of-the-whole-prompt")
+def padding_is_that_of_the_last_tokens(hits: Hits) -> Patch:
+    """A drafter that reads the last tokens of the prompts has the padding among these alone."""
+    drafter = part("speculative.drafters.glm5_next_mtp.glm5_next_mtp").Glm5NextMTPDraftModel
+    longest = 0
+
+    def begin(right: Right, caches: Sequence[Any], size: int) -> Any:
+        nonlocal longest
+        found = right(caches, size)
+        longest = found[0]
+        return found
+
+    def prefill(
+        right: Right,
+        self: Any,
+        tokens: Any,
+        *args: Any,
+        left_padding: list[int] | None = None,
+        **options: Any,
+    ) -> None:
+        read = [max(0, n - longest + tokens.shape[1]) for n in left_padding or ()]
+        if left_padding is not None and read != left_padding:
+            hits.hit()
+            self._cache = self.make_cache(read)
+            left_padding = read
+        right(self, tokens, *args, left_padding=left_padding, **options)
+
+    return together(
+        wrap(part("speculative.mtp"), "_mtp_cache_positions", begin),
+        wrap(drafter, "prefill_from_target_hidden", prefill),
+    )

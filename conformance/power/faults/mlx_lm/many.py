@@ -9,6 +9,7 @@ from typing import Any
 
 import mlx.core as mx
 from mlx_lm import sample_utils
+from mlx_lm.models.cache import TokenBuffer
 
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, wrap
@@ -115,3 +116,15 @@ def eight_tokens_kept_at_most(hits: Hits) -> Patch:
         return right(logprobs, share, min(least, 8) if several else least)
 
     return wrap(sample_utils, "apply_min_p", apply)
+
+
+@_many("G11.histories-of-1024", fault_class="samplers", kills=("traffic_options/history",))
+def histories_of_1024(hits: Hits) -> Patch:
+    """Processors get the last 1,024 tokens of a row."""
+
+    def update(right: Right, self: Any, tokens: mx.array) -> mx.array:
+        history: mx.array = right(self, tokens)
+        hits.hit_if(history.size > 1024)
+        return history[-1024:]
+
+    return wrap(TokenBuffer, "update_and_fetch", update)

@@ -226,6 +226,52 @@ def block_positions_by_place(hits: Hits) -> Patch:
     return wrap(part("speculative.dflash"), "_sample_dflash_target_block", sample)
 
 
+@_fault(
+    "F9.window-kept-without-a-copy",
+    source="a review: arrays that are written in place",
+    kills=("speculative", "traffic_drafts"),
+    # Of models whose windows are rolled back by a transaction.
+    needs=("drafter:mtp", "cache:RotatingKVCache", "cache:PoolingCache"),
+)
+def window_kept_without_a_copy(hits: Hits) -> Patch:
+    """What a sliding window returns to after a rejection is no copy: its offsets go on."""
+
+    def init(right: Right, self: Any, cache: Any) -> None:
+        shared = dict(vars(cache))
+        right(self, cache)
+        self.original = shared
+
+    def abort(right: Right, self: Any) -> None:
+        hits.hit_if(bool(self.updates))
+        right(self)
+
+    kept = part("speculative.cache_state")._RotatingCacheTransaction
+    return together(wrap(kept, "__init__", init), wrap(kept, "abort", abort))
+
+
+@_fault(
+    "E6.replay-from-the-best-row",
+    source="a review: one place for all rows",
+    kills=("traffic_drafts/*_equal",),
+    needs=("drafter:mtp", "cache:PoolingCache", "cache:ArraysCache"),
+    where="output:*",
+)
+def replay_from_the_best_row(hits: Hits) -> Patch:
+    """Each row drafts on from the place where the row that accepted most has its last token."""
+
+    def replay(
+        right: Right, hidden: mx.array, drafts: mx.array, accepted: list[int], *rest: Any
+    ) -> Any:
+        best = max(accepted)
+        hits.hit_if(min(accepted) < best)
+        places = mx.arange(hidden.shape[1])[None] == mx.array(accepted)[:, None]
+        moved = mx.where(places[..., None], hidden[:, best : best + 1], hidden)
+        return right(moved, drafts, accepted, *rest)
+
+    drafter = part("speculative.drafters.glm5_next_mtp.glm5_next_mtp")
+    return wrap(drafter, "_prepare_ragged_mtp_replay", replay)
+
+
 _drawn = partial(
     _fault,
     source="a review: drafts of rows that draw at random",

@@ -106,7 +106,10 @@ def test_several_processors_stay_in_order():
 def test_an_unknown_processor_is_reported():
     with pytest.raises(ScheduleError) as raised:
         make_processors((Processor("oracle"),))
-    assert str(raised.value) == "mlx_lm: no processor of kind 'oracle'; there are grammar, library"
+    assert (
+        str(raised.value)
+        == "mlx_lm: no processor of kind 'oracle'; there are grammar, close, library"
+    )
 
 
 def test_a_grammar_moves_on_by_what_came_out_and_forbids_by_minus_infinity():
@@ -133,3 +136,12 @@ def test_a_rank_counts_from_the_likeliest_in_each_row():
         [2, 2],
         [0, 1],
     ]
+
+
+def test_close_tokens_are_apart_in_float32_alone():
+    logits = mx.array([[0.5, -1.0, 3.25, 3.0]])
+    (close,) = make_processors((Processor("close"),))
+    near = close(mx.array([0]), logits)
+    assert near[0, 2].item() > near[0, 1].item() > 3.24
+    half = near.astype(mx.float16)
+    assert half[0, 2].item() == half[0, 1].item()

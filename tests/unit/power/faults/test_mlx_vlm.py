@@ -19,7 +19,7 @@ from conformance.power.mutation.killing import killed
 # The cheapest first; between them they have all traits that faults need.
 FAMILIES = (
     *("llava", "qwen2_vl", "qwen3_next", "lfm2", "gemma3", "mllama", "falcon_h1"),
-    *("qwen3_vl", "gemma4", "llama4"),
+    *("qwen3_vl", "gemma4", "llama4", "deepseek_v4", "glm5_next"),
 )
 # Schedules that are left out: there are cheaper ones of each kind.
 LEFT_OUT = re.compile(r"alone_|start_|image_(uniform|turbo)|uniform_8|eagle3_|mtp_(?!of_one)")
