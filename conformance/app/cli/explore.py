@@ -6,6 +6,7 @@ import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -203,8 +204,9 @@ def shares(pairs: int, workers: int, minutes: float | None) -> tuple[int, float 
 def _explore_all(units: list[ExploreUnit], corpus: Path | None, shared: Helpers) -> list[Explored]:
     """Explore; print each family's discoveries as soon as it is done, and each cause once."""
     console, found, causes = new_console(), [], Causes()
+    crashed = partial(Explored, failed="its process crashed")
     with console.status("exploring") as status:
-        for _, given in shared.as_they_come(_work, units, on_crash=_crashed):
+        for _, given in shared.as_they_come(_work, units, on_crash=crashed):
             more = causes.new(given)
             found.append(more)
             for line in lines(more):
@@ -230,10 +232,6 @@ def _work(unit: ExploreUnit) -> Explored:
     from conformance.tools.explore.hunting import explore  # noqa: PLC0415 - only workers make examples
 
     return explore(registry(), unit)
-
-
-def _crashed(unit: ExploreUnit) -> Explored:
-    return Explored(unit, failed="its process crashed")
 
 
 # The output of ``conformance explore`` -----------------------------------------------------------

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from conformance.app.cli.options import (
     EXISTING_FILE,
     SECONDS,
     SEED,
+    earlier_results,
     globs,
     jobs_option,
     json_lines,
@@ -70,7 +70,7 @@ def _names(option: str, field: str, text: str) -> Any:
     return click.option(option, field, multiple=True, metavar="GLOB", help=text)
 
 
-_OPTIONS = (
+_options = stacked(
     _names("--library", "libraries", "mlx_lm, mlx_vlm. Default: both."),
     _names(
         "--module",
@@ -123,35 +123,17 @@ _OPTIONS = (
     json_lines(
         "Write one JSON line for each mutant. An interrupted run leaves FILE.partial instead."
     ),
-    click.option(
-        "--read",
-        "sources",
-        type=EXISTING_FILE,
-        multiple=True,
-        metavar="FILE",
-        help="Only report the results of an earlier run from this file, whole or partial; may be "
-        "repeated, and --json then merges the files. For equal mutants the last result counts.",
-    ),
+    earlier_results("For equal mutants the last result counts."),
     cluster_option,
     jobs_option(),
     library_path_option,
 )
 
 
-def mutant_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """All options; passed to the command as ``wanted``."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        return function(*args, wanted=Wanted(**options))
-
-    return stacked(*_OPTIONS)(call)
-
-
 @click.command("mutants")
-@mutant_options
+@_options
 @click.pass_context
-def command(ctx: click.Context, *, wanted: Wanted) -> None:
+def command(ctx: click.Context, /, **given: Any) -> None:
     """Change a library's batching code a little, and see whether the checks notice.
 
     Each mutant is one small change by mutmut's operators, put into a running process around the
@@ -165,7 +147,7 @@ def command(ctx: click.Context, *, wanted: Wanted) -> None:
         --function 'MyCache*'
     conformance audit mutants --unreached
     """  # noqa: D301
-    console = new_console()
+    console, wanted = new_console(), Wanted(**given)
     target = wanted.target
     if wanted.sources:
         found, ended = read_mutants(wanted.sources), True

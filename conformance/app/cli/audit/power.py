@@ -16,14 +16,14 @@ from rich.table import Table
 from conformance.app.cli.cluster_option import Helpers, cluster_option, helpers
 from conformance.app.cli.consoles import new_console, new_table
 from conformance.app.cli.options import (
-    EXISTING_FILE,
     SEED,
+    earlier_results,
     globs,
     jobs_option,
     json_lines,
     library_path_option,
+    new_file,
 )
-from conformance.app.cli.outputs import writable
 from conformance.app.cli.registries import named_families, registry_of
 from conformance.checks import CHECKS
 from conformance.core.errors import ConformanceError, ReportError
@@ -68,23 +68,12 @@ _FAULTS_OF_PART = 8
     "Write one JSON line for each fault in each family. An interrupted run leaves "
     "FILE.partial instead."
 )
-@click.option(
-    "--read",
-    "sources",
-    type=EXISTING_FILE,
-    multiple=True,
-    metavar="FILE",
-    help="Only report the results of an earlier run from this file, whole or partial; may be "
-    "repeated, and --json then merges the files. "
-    "For the same fault, family, dtype and seed the last result counts.",
-)
-@click.option(
+@earlier_results("For the same fault, family, dtype and seed the last result counts.")
+@new_file(
     "--table",
     "table_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write what kills each fault as a Markdown table; if FILE has marks for this table, "
-    "between them.",
+    "Write what kills each fault as a Markdown table; if FILE has marks for this table, between "
+    "them.",
 )
 @cluster_option
 @jobs_option()
@@ -113,7 +102,6 @@ def command(
     exit code 1, also if some faults cannot be imported. After an interruption, the exit code is 2,
     and the results so far are reported.
     """
-    table_file = writable(table_file, "--table") if table_file else None
     console = new_console()
     if sources:
         found, ended, lacking = read_trials(sources), True, False
@@ -173,7 +161,7 @@ def _tried(units: list[Unit], shared: Helpers) -> Generator[Trial, None, None]:
     """Yield trials as they come; a unit that crashed its process is halved, down to one fault."""
     while units:
         torn: list[Unit] = []
-        for index, found in shared.as_they_come(_work, units, on_crash=_crashed):
+        for index, found in shared.as_they_come(_work, units, on_crash=lambda _: None):
             if found is not None:
                 yield from found
             elif parts := halves(units[index]):
@@ -229,10 +217,6 @@ def _registry() -> Registry:
 
 def _work(unit: Unit) -> tuple[Trial, ...] | None:
     return trials(_registry(), unit)
-
-
-def _crashed(_: Unit) -> None:
-    return None
 
 
 # The kill matrix in words and tables -------------------------------------------------------------

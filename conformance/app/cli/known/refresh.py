@@ -14,12 +14,10 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.cluster_option import helpers
-from conformance.app.cli.options import globs, jobs_option
-from conformance.app.cli.outputs import writable
+from conformance.app.cli.options import globs, jobs_option, new_file
 from conformance.app.cli.printing import say
 from conformance.app.cli.registries import registry_of
-from conformance.app.cli.release_options import release_options
-from conformance.app.cli.release_runner import Runner, environments
+from conformance.app.cli.release_runner import Runner, environments, release_options
 from conformance.checks.expectations import load_expectations
 from conformance.checks.expectations.loading import OWN
 from conformance.checks.expectations.lock import (
@@ -80,13 +78,7 @@ _LOCK_SECONDS = 600.0
 )
 @jobs_option("As for `run`.")
 @release_options
-@click.option(
-    "--page",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also write the page as Markdown.",
-)
+@new_file("--page", "file", "Also write the page as Markdown.")
 @click.option(
     "--write",
     is_flag=True,
@@ -122,7 +114,6 @@ def command(
     """  # noqa: D301
     if resume and json_folder is None:
         raise ReleaseError("--resume needs --json DIR, where the results are")
-    file = writable(file, "--page") if file else None
     release = _one(text)
     old = before(release, older or _installed(release))
     begun, cache = time.monotonic(), (cache_dir or environments()).absolute()
