@@ -29,11 +29,10 @@ from conformance.core.errors import ConformanceError, ReportError
 from conformance.core.user_files import read_text
 from conformance.core.verdict import CaseResult
 from conformance.report import Outcome
-from conformance.report.annotations import error_annotations
 from conformance.report.badge import LABEL, Badge, badge, endpoint_json, svg
 from conformance.report.comparison import Comparison, compare
 from conformance.report.cost_table import cost_table, with_costs
-from conformance.report.job_summary import MOST_BYTES, job_summary
+from conformance.report.job_summary import MOST_BYTES, error_annotations, job_summary
 from conformance.report.joining import read_joined
 from conformance.report.jsonl import read_results, write_lines, write_results
 from conformance.report.junit import junit_xml
