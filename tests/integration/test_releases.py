@@ -6,7 +6,7 @@ from stand_in_releases import CASE, stand_ins
 
 from conformance.app.cli.main import group
 from conformance.core.errors import ReleaseError
-from conformance.tools.releases import environments, installers, package, release_run, upload_times
+from conformance.tools.releases import environments, installers, package, release_run, solving
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def releases(tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(package, "needs", lambda without: ())
     monkeypatch.setattr(package, "unpack", lambda folder, plugins: project)
-    monkeypatch.setattr(upload_times, "uploaded", _not_reached)
+    monkeypatch.setattr(solving, "uploaded", _not_reached)
 
     def run(*arguments):
         options = ["--cache-dir", str(tmp_path / "cache")]

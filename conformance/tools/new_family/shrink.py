@@ -21,8 +21,7 @@ from conformance.tools.new_family import (
     vocabulary,
     widths,
 )
-from conformance.tools.new_family.config_checks import check, left_over
-from conformance.tools.new_family.defaults import fill
+from conformance.tools.new_family.config_checks import check, fill, left_over
 from conformance.tools.new_family.draft import Decision, Draft, Fields, Place, Tower, Unshrunk
 
 Rule = Callable[[Tower], None]

@@ -41,10 +41,8 @@ from conformance.run.registry import Registry, select
 from conformance.tools.releases.changed_code import Code, touched
 from conformance.tools.releases.environments import Environment, prepare
 from conformance.tools.releases.pins import Pins, Release, before, parse, parse_pins
-from conformance.tools.releases.refresh_page import page
-from conformance.tools.releases.refreshing import Refreshed, refreshed
+from conformance.tools.releases.refreshing import SHOWN, Refreshed, page, refreshed, with_release
 from conformance.tools.releases.release_run import Choice, Column
-from conformance.tools.releases.shown_in import SHOWN, with_release
 
 _EXPLAINED = 5
 _EXPLAIN_SECONDS = 60.0

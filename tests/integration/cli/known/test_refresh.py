@@ -10,7 +10,7 @@ from conformance.app.cli.known import refresh
 from conformance.app.cli.main import group
 from conformance.checks.expectations import loading
 from conformance.core.errors import ReleaseError
-from conformance.tools.releases import package, upload_times
+from conformance.tools.releases import package, solving
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def known(tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(package, "needs", lambda without: ())
     monkeypatch.setattr(package, "unpack", lambda folder, plugins: project)
-    monkeypatch.setattr(upload_times, "uploaded", _not_reached)
+    monkeypatch.setattr(solving, "uploaded", _not_reached)
 
     def run(*arguments):
         options = ["--cache-dir", str(tmp_path / "cache")]
