@@ -7,6 +7,7 @@ published form.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 
 import msgspec
 
@@ -50,6 +51,11 @@ class Verdict(enum.StrEnum):
     def severity(self) -> int:
         """Position in the order from best to worst."""
         return list(Verdict).index(self)
+
+
+def most_severe(verdicts: Iterable[Verdict]) -> Verdict:
+    """The worst of the verdicts; exact without any."""
+    return max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.EXACT)
 
 
 class CaseId(msgspec.Struct, frozen=True, order=True):

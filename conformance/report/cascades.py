@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from conformance.core.levels import builds_on
-from conformance.core.verdict import CaseResult, Finding, Verdict
+from conformance.core.verdict import CaseResult, Finding, Verdict, most_severe
 from conformance.report.explanation import Explanation, Where
 from conformance.report.message import (
     DIAGNOSIS,
@@ -203,7 +203,7 @@ def _cascade(
         dtype=first.dtype,
         cases=cases,
         families=tuple(dict.fromkeys(result.family for result in cases)),
-        verdict=max(map(new_verdict, cases), key=lambda verdict: verdict.severity),
+        verdict=most_severe(map(new_verdict, cases)),
         explanation=explanation,
         sentence=headline(cases, explanation, lanes=lanes),
     )

@@ -23,9 +23,9 @@ from conformance.core.run_header import RunHeader, decode_header, encode_header
 from conformance.core.user_files import MOST_BYTES, read_text, typed_json
 from conformance.core.verdict import (
     CaseResult,
-    Verdict,
     decode,
     encode,
+    most_severe,
 )
 from conformance.report.message import RULE
 
@@ -147,12 +147,18 @@ def read_records(
     Raises:
         ConformanceError: of the type ``failed``; it cannot be read, or a line is no such record.
     """
+    for where, line in _lines(path, failed):
+        yield typed_json(line, kind, f"{where}: {what}", failed)
+
+
+def _lines(path: Path, failed: type[ConformanceError]) -> Iterator[tuple[str, str]]:
+    """The place and the text of each line that is not blank."""
     lines = read_text(path, failed, most=MOST_BYTES).split("\n")
     if path.suffix == ".partial":
         lines = lines[:-1]  # text after the last newline was being written when the run ended
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield typed_json(line, kind, f"{path}, line {number}: {what}", failed)
+            yield f"{path}, line {number}", line
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -210,16 +216,9 @@ def read_run(path: Path) -> RunFile:
         ResultError: the file cannot be read, a line is not a result or contradicts itself, a case
             is there twice, or there are more cases than planned; the message names the line.
     """
-    text = read_text(path, ResultError, most=MOST_BYTES)
-    lines = text.split("\n")
-    if path.suffix == ".partial":
-        lines = lines[:-1]  # text after the last newline was being written when the run ended
     header: RunHeader | None = None
     found: dict[str, CaseResult] = {}
-    for number, line in enumerate(lines, start=1):
-        where = f"{path}, line {number}"
-        if not line.strip():
-            continue
+    for where, line in _lines(path, ResultError):
         if begins := decode_header(line, where=where):
             if header is not None or found:
                 raise ResultError(
@@ -268,9 +267,9 @@ def contradiction(result: CaseResult) -> str:
 
 def _verdict_denied(result: CaseResult) -> str:
     """Schedules and findings that contradict the verdict."""
-    worst = max((s.verdict for s in result.schedules), key=_severity, default=Verdict.EXACT)
+    worst = most_severe(s.verdict for s in result.schedules)
     found = [f for f in result.evidence if not f.mended and f.check != RULE]
-    against = max((f.verdict for f in found), key=_severity, default=Verdict.EXACT)
+    against = most_severe(f.verdict for f in found)
     if result.verdict.good and not (worst.good and against.good):
         of = "schedule" if not worst.good else "finding"
         worse = worst if not worst.good else against
@@ -278,10 +277,6 @@ def _verdict_denied(result: CaseResult) -> str:
     if worst.severity > result.verdict.severity:
         return f"the verdict is {result.verdict}, but that of a schedule is {worst}"
     return ""
-
-
-def _severity(verdict: Verdict) -> int:
-    return verdict.severity
 
 
 # The published JSON Schema of one line of a result file ------------------------------------------

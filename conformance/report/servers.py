@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from conformance.core.inventory import Inventory
-from conformance.core.verdict import CaseResult, Verdict
+from conformance.core.verdict import CaseResult, Verdict, most_severe
 from conformance.report.markdown import between, code, one_line, table
 from conformance.report.outcome import listed
 
@@ -225,7 +225,7 @@ def _shown(what: Behaviour, result: CaseResult) -> Shown | None:
     own = [f for f in findings if f.schedule and _about(what, f.schedule)]
     if made and not own and result.verdict is Verdict.VACUOUS:
         verdicts.append(Verdict.VACUOUS)
-    worst = max(verdicts, key=lambda verdict: verdict.severity)
+    worst = most_severe(verdicts)
     bad = worst is not Verdict.TIE and worst is not Verdict.EXACT
     why = next((f.what for f in (*own, *whole)), "") if bad else ""
     return Shown(_answer(worst), result, _short(why))

@@ -427,10 +427,6 @@ def _only(schedule: Schedule) -> Callable[[Brief], Sequence[Schedule]]:
     return lambda _: [schedule]
 
 
-def _only(schedule: Schedule) -> Callable[[Brief], Sequence[Schedule]]:
-    return lambda _: [schedule]
-
-
 def _alone(schedule: Schedule) -> Iterator[Schedule]:
     """A schedule for each request: it arrives at once, and nothing else happens."""
     if schedule.weigh is not None or schedule.contracts:

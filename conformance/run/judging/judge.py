@@ -21,7 +21,7 @@ from conformance.core.failures import failure_of, machine_problem
 from conformance.core.picture import Picture
 from conformance.core.schedule import Schedule, Stage
 from conformance.core.trace import Trace
-from conformance.core.verdict import Finding, ScheduleResult, Verdict, WitnessResult
+from conformance.core.verdict import Finding, ScheduleResult, Verdict, WitnessResult, most_severe
 from conformance.reference.subject import Subject
 from conformance.report.history import wrong_requests
 from conformance.run.judging.declared import undeclared
@@ -77,7 +77,7 @@ class Outcome:
 
 def worst(findings: Sequence[Finding]) -> Verdict:
     """The most severe verdict of the findings; exact without any."""
-    return max((f.verdict for f in findings), key=lambda v: v.severity, default=Verdict.EXACT)
+    return most_severe(f.verdict for f in findings)
 
 
 def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:

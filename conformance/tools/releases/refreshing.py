@@ -18,6 +18,7 @@ from conformance.checks.expectations.entries import Defect, code_of
 from conformance.checks.expectations.loading import SHOWN, shown_in
 from conformance.checks.expectations.lock import PlayedLock
 from conformance.checks.expectations.rules import CHANGED
+from conformance.core.grouping import grouped
 from conformance.core.upstream_functions import places
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.cascades import Cascade, Explanations, cascades
@@ -136,9 +137,7 @@ def refreshed(
 
 def _unloaded(results: Iterable[CaseResult]) -> tuple[str, ...]:
     """Families of which no case got as far as a schedule, as the library refuses their model."""
-    of_family: dict[str, list[CaseResult]] = {}
-    for result in results:
-        of_family.setdefault(result.family, []).append(result)
+    of_family = grouped(results, lambda result: result.family)
     return tuple(
         family
         for family, own in of_family.items()

@@ -18,6 +18,7 @@ from conformance.core.engine import Engine
 from conformance.core.errors import GoldenError, ModelError, VectorsError
 from conformance.core.failures import failure_of
 from conformance.core.family import Family
+from conformance.core.grouping import grouped
 from conformance.core.numerics import TOP
 from conformance.core.schedule import Arrival, Request, Schedule, triggers, validate
 from conformance.core.token_choice import Processor, Sampler
@@ -84,9 +85,7 @@ def check_new(folder: Path) -> None:
 
 
 def _fill(session: Session, cases: Sequence[CaseId], folder: Path, report: Report) -> Manifest:
-    by_family: dict[str, list[CaseId]] = {}
-    for case in cases:
-        by_family.setdefault(case.family, []).append(case)
+    by_family = grouped(cases, lambda case: case.family)
     done: dict[str, FamilyVectors] = {}
     refused: dict[str, str] = {}
     for name, mine in by_family.items():

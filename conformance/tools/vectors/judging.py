@@ -9,12 +9,12 @@ from pathlib import Path
 from conformance.checks import CHECKS, Play
 from conformance.checks.forced import measure
 from conformance.core.errors import VectorsError
+from conformance.core.grouping import grouped
 from conformance.core.verdict import (
     CaseId,
     CaseResult,
     Finding,
     ScheduleResult,
-    Verdict,
 )
 from conformance.report.message import failure_message
 from conformance.run.judging.judge import Numbers, Outcome, figures_of, worst, worst_numbers
@@ -133,8 +133,6 @@ def _result(case: CaseId, judged: Sequence[_Judged], source: Vectors) -> CaseRes
 
 
 def _schedules(judged: Sequence[_Judged]) -> Iterator[ScheduleResult]:
-    found: dict[str, list[Verdict]] = {}
-    for one in judged:
-        found.setdefault(one.run.header.schedule, []).append(worst(one.findings))
-    for name, verdicts in found.items():
-        yield ScheduleResult(name, max(verdicts, key=lambda verdict: verdict.severity))
+    found = grouped(judged, lambda one: one.run.header.schedule)
+    for name, own in found.items():
+        yield ScheduleResult(name, worst([finding for one in own for finding in one.findings]))

@@ -27,6 +27,7 @@ from conformance.app.cli.options import (
 from conformance.app.cli.registries import named_families, registry_of
 from conformance.checks import CHECKS
 from conformance.core.errors import ConformanceError, ReportError
+from conformance.core.grouping import grouped
 from conformance.core.user_files import read_text
 from conformance.power import faults as own_faults
 from conformance.power.mutation.power import Unit, crashed, halves, trials
@@ -242,10 +243,7 @@ def by_class(trials: Sequence[Trial], title: str) -> Table:
     """For each class of faults, how many pairs of fault and family were killed and survived."""
     counted = ("faults", "killed", "survived", "hidden", "not applicable")
     table = new_table(title, "class", *counted, right=counted)
-    groups: dict[str, list[Trial]] = defaultdict(list)
-    for trial in trials:
-        groups[trial.fault_class].append(trial)
-    for name, group in sorted(groups.items()):
+    for name, group in sorted(grouped(trials, lambda trial: trial.fault_class).items()):
         table.add_row(name, *_counts(group))
     table.add_row("all", *_counts(trials), style="bold")
     return table
