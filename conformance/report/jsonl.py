@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from io import FileIO
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -282,13 +281,6 @@ def _verdict_denied(result: CaseResult) -> str:
 # The published JSON Schema of one line of a result file ------------------------------------------
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-
-def published_schema() -> dict[str, Any]:
-    """The schema in the installed package, ``schema/result.schema.json``."""
-    file = resources.files("conformance.core") / "schema" / "result.schema.json"
-    schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return schema
 
 
 def derived_schema() -> dict[str, Any]:

@@ -151,7 +151,7 @@ def judge_batched(
         findings += found
         result = _result(played, found)
         results.append(msgspec.structs.replace(result, seconds=_since(start)))
-        numbers += _numbers(played)
+        numbers += numbers_of(played)
         plays.append(played)
         if until is not None and until(found):
             ended = worst_numbers(numbers)
@@ -213,7 +213,8 @@ def figures_of(found: numerics.Deviation, noise: numerics.Envelope) -> Numbers:
     return Numbers(float(found.difference.max()), float(noise.full[step]), float(found.ratio[step]))
 
 
-def _numbers(played: Play) -> list[Numbers]:
+def numbers_of(played: Play) -> list[Numbers]:
+    """The figures of each request that can be compared, in its first run."""
     figures = []
     for request in played.schedule.requests:
         found = measure(played, played.traces[0], request.request_id)

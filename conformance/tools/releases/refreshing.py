@@ -15,7 +15,7 @@ import msgspec
 
 from conformance.checks.expectations.defects import groups
 from conformance.checks.expectations.entries import Defect, code_of
-from conformance.checks.expectations.loading import SHOWN, shown_in
+from conformance.checks.expectations.loading import shown_in
 from conformance.checks.expectations.lock import PlayedLock
 from conformance.checks.expectations.rules import CHANGED
 from conformance.core.grouping import grouped
@@ -23,6 +23,7 @@ from conformance.core.upstream_functions import places
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.cascades import Cascade, Explanations, cascades
 from conformance.report.message import broken_rules, changed_defects, rerun_command
+from conformance.report.outcome import listed
 from conformance.tools.releases.changed_code import Code, Touched
 from conformance.tools.releases.pins import Release
 
@@ -213,8 +214,6 @@ def _proves_absence(entry: Defect, result: CaseResult) -> bool:
 
 # The generated record of releases that were seen to have known defects ----------------------------
 
-__all__ = ["SHOWN", "with_release"]
-
 
 def with_release(path: Path, found: Refreshed) -> dict[str, dict[str, list[str]]]:
     """The content of the file with the entries that the release still has."""
@@ -250,10 +249,11 @@ def _parts(found: Refreshed) -> Iterator[list[str]]:
     yield _section("Changed", [_defect(group) for group in found.of(Fate.CHANGED)])
     lacking = found.lacking
     yield _section(
-        "Models that it cannot load", [f"- {_some(lacking)}{_entries_of(found)}"] if lacking else []
+        "Models that it cannot load",
+        [f"- {listed(lacking, _NAMED)}{_entries_of(found)}"] if lacking else [],
     )
-    yield _section("Still there: nothing to read", _listed(found, Fate.STILL))
-    yield _section("Not seen: not run, or refused", _listed(found, Fate.UNSEEN))
+    yield _section("Still there: nothing to read", _ids(found, Fate.STILL))
+    yield _section("Not seen: not run, or refused", _ids(found, Fate.UNSEEN))
 
 
 def _section(title: str, entries: Sequence[str]) -> list[str]:
@@ -272,14 +272,14 @@ def _defect(group: Sequence[Sorted]) -> str:
     right = tuple(dict.fromkeys(case for one in group for case in one.right))
     wrong = tuple(dict.fromkeys(case for one in group for case in one.wrong))
     parts = [
-        f"another source: {_some(changed)}" if changed else "its functions are unchanged",
-        f"wrong: {_some(wrong)}" if wrong else "",
-        f"right: {_some(right)}" if right else "",
+        f"another source: {listed(changed, _NAMED)}" if changed else "its functions are unchanged",
+        f"wrong: {listed(wrong, _NAMED)}" if wrong else "",
+        f"right: {listed(right, _NAMED)}" if right else "",
     ]
     return f"- {names}: {'; '.join(part for part in parts if part)}"
 
 
-def _listed(found: Refreshed, fate: Fate) -> list[str]:
+def _ids(found: Refreshed, fate: Fate) -> list[str]:
     groups = found.of(fate)
     names = [one.entry.id for group in groups for one in group]
     return [f"{len(names)} entries: {', '.join(names)}"] if names else []
@@ -290,8 +290,3 @@ def _entries_of(found: Refreshed) -> str:
     lacking = set(found.lacking)
     own = [s for s in found.entries if s.entry.families and set(s.entry.families) <= lacking]
     return f" ({len(own)} entries are about these alone)" if own else ""
-
-
-def _some(names: Sequence[str]) -> str:
-    rest = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")

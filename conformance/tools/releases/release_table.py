@@ -10,6 +10,7 @@ from conformance.core.before_after import compared
 from conformance.core.verdict import CaseResult
 from conformance.report.cost_table import moved_costs
 from conformance.report.history import MENDED, History, State, histories
+from conformance.report.markdown import table as table_lines
 from conformance.report.matrix import GLYPHS
 from conformance.report.moved import moved_streams
 from conformance.tools.releases.cache_outcomes import changes as cache_changes
@@ -182,8 +183,7 @@ def as_text(table: Table) -> str:
 
 def as_markdown(table: Table) -> str:
     """The table for a pull request or an issue."""
-    lines = ["| family | " + " | ".join(table.head) + " |", "|---" * (len(table.head) + 1) + "|"]
-    lines += [f"| {family} | " + " | ".join(cells) + " |" for family, cells in table.rows]
+    lines = table_lines(("family", *table.head), [(family, *cells) for family, cells in table.rows])
     for title, entries in _parts(table):
         lines += ["", f"**{title.capitalize()}**", "", *(f"- {entry}" for entry in entries)]
     return "\n".join(lines)

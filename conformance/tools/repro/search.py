@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ import numpy as np
 
 from conformance.backend.half_products import needed_by
 from conformance.checks.expectations import Defect
-from conformance.core.engine import Engine
 from conformance.core.errors import ConformanceError, ModelError, NoScriptError, ReproError
 from conformance.core.family import Family
 from conformance.core.library import Library
@@ -26,8 +25,8 @@ from conformance.reference.subject import Subject
 from conformance.run.judging.judge import brief_for
 from conformance.run.runner import step_bound
 from conformance.run.session import Session
-from conformance.scenarios import Scenario
 from conformance.scenarios.smaller_schedules import smallest
+from conformance.tools.checkpoints.folder import read_header
 from conformance.tools.repro.found import Found, Joined, Reduction, Symptom
 from conformance.tools.repro.minimal_config import defaults, minimal_config
 from conformance.tools.repro.observing import Observed, observe
@@ -64,7 +63,8 @@ def find(
     scenario = session.registry.scenarios[case.scenario]
     subject = _loaded(session, case)
     refuse_case(subject, case, engine)
-    schedules = _schedules(subject, engine, scenario, case)
+    with _refusing(f"{case}: the library fails before anything is played", Reason.BEFORE):
+        schedules = scenario.make(brief_for(subject, engine, case.seed))
 
     def observed_in(candidate: Schedule) -> Observed | None:
         return observe(subject, engine, scenario, candidate)
@@ -86,25 +86,19 @@ def find(
 
 
 def _loaded(session: Session, case: CaseId) -> Subject:
-    try:
+    with _refusing(f"{case}: the model cannot be loaded", Reason.LOADING):
         return session.subject(case)
-    except ConformanceError:
-        raise
-    except Exception as error:
-        message = f"the model cannot be loaded, {type(error).__name__}: {error}"
-        raise NoScriptError(f"{case}: {message}", Reason.LOADING) from error
 
 
-def _schedules(
-    subject: Subject, engine: type[Engine], scenario: Scenario, case: CaseId
-) -> Sequence[Schedule]:
+@contextlib.contextmanager
+def _refusing(what: str, reason: Reason) -> Iterator[None]:
+    """Whatever a library raises is why there is no script; our own errors are left as they are."""
     try:
-        return scenario.make(brief_for(subject, engine, case.seed))
+        yield
     except ConformanceError:
         raise
     except Exception as error:
-        message = f"the library fails before anything is played, {type(error).__name__}: {error}"
-        raise NoScriptError(f"{case}: {message}", Reason.BEFORE) from error
+        raise NoScriptError(f"{what}, {type(error).__name__}: {error}", reason) from error
 
 
 def _first(
@@ -229,17 +223,10 @@ def _shapes(subject: Subject, case: CaseId) -> tuple[dict[str, Shape], set[str]]
         file = Path(folder) / "model.safetensors"
         if not file.is_file():
             raise ModelError(f"{case}: the plugin of {subject.library.name} writes no safetensors")
-        with file.open("rb") as opened:
-            size = int.from_bytes(opened.read(8), "little")
-            header = json.loads(opened.read(size))
-    header.pop("__metadata__", None)
+        tensors = read_header(file)
     strip = subject.family.facts.strip
-    shapes = {
-        strip + path: tuple(entry["shape"])
-        for path, entry in header.items()
-        if entry["dtype"] in _FLOATING
-    }
-    return shapes, {entry["dtype"] for entry in header.values()} - _FLOATING
+    shapes = {strip + p: tensor.shape for p, tensor in tensors.items() if tensor.dtype in _FLOATING}
+    return shapes, {tensor.dtype for tensor in tensors.values()} - _FLOATING
 
 
 # Compares the processor's output for several prompts in one call with its output for each ---------

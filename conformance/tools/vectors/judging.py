@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.checks import CHECKS, Play
-from conformance.checks.forced import measure
 from conformance.core.errors import VectorsError
 from conformance.core.grouping import grouped
 from conformance.core.verdict import (
@@ -17,7 +16,7 @@ from conformance.core.verdict import (
     ScheduleResult,
 )
 from conformance.report.message import failure_message
-from conformance.run.judging.judge import Numbers, Outcome, figures_of, worst, worst_numbers
+from conformance.run.judging.judge import Numbers, Outcome, numbers_of, worst, worst_numbers
 from conformance.run.judging.picturing import picture_of
 from conformance.run.judging.summing import result_of
 from conformance.run.judging.witnessed import missed
@@ -109,14 +108,7 @@ def _judge(run: Run, source: Vectors) -> tuple[CaseId, _Judged]:
     findings = [finding for check in CHECKS for finding in check(played)]
     findings += missed(played)
     case = CaseId(header.engine, header.family, header.scenario, header.dtype, manifest.seed)
-    return case, _Judged(run, played, tuple(findings), tuple(_numbers(played)))
-
-
-def _numbers(played: Play) -> Iterator[Numbers]:
-    for request in played.schedule.requests:
-        found = measure(played, played.traces[0], request.request_id)
-        if found is not None:
-            yield figures_of(*found)
+    return case, _Judged(run, played, tuple(findings), tuple(numbers_of(played)))
 
 
 def _result(case: CaseId, judged: Sequence[_Judged], source: Vectors) -> CaseResult:

@@ -7,7 +7,6 @@ an ``error``; in between are the events in order.
 from __future__ import annotations
 
 import json
-from importlib import resources
 from typing import Annotated, Any
 
 import msgspec
@@ -106,13 +105,6 @@ Record = Header | Arrived | Removed | Token | Finish | Error | End
 # The published JSON Schemas: for the lines of a trace, and for the files of exported vectors ------
 
 TRACE, VECTORS = "trace.schema.json", "vectors.schema.json"
-
-
-def published_schema(name: str) -> dict[str, Any]:
-    """The schema of that name as the installed package ships it, ``schema/NAME``."""
-    file = resources.files("conformance.core") / "schema" / name
-    schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return schema
 
 
 def derived_schema(name: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import jsonschema
 import msgspec
 import pytest
 from results_by_hand import make_finding, make_result
+from schemas import published_schema
 
 from conformance.core.errors import ResultError
 from conformance.core.run_header import RunHeader
@@ -19,7 +20,6 @@ from conformance.report.jsonl import (
     ResultFile,
     contradiction,
     derived_schema,
-    published_schema,
     read_results,
     read_run,
     write_results,

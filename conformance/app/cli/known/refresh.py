@@ -19,7 +19,7 @@ from conformance.app.cli.printing import say
 from conformance.app.cli.registries import registry_of
 from conformance.app.cli.release_runner import Runner, environments, release_options
 from conformance.checks.expectations import load_expectations
-from conformance.checks.expectations.loading import OWN
+from conformance.checks.expectations.loading import OWN, SHOWN
 from conformance.checks.expectations.lock import (
     PlayedLock,
     lock_file,
@@ -41,7 +41,7 @@ from conformance.run.registry import Registry, select
 from conformance.tools.releases.changed_code import Code, touched
 from conformance.tools.releases.environments import Environment, prepare
 from conformance.tools.releases.pins import Pins, Release, before, parse, parse_pins
-from conformance.tools.releases.refreshing import SHOWN, Refreshed, page, refreshed, with_release
+from conformance.tools.releases.refreshing import Refreshed, page, refreshed, with_release
 from conformance.tools.releases.release_run import Choice, Column
 
 _EXPLAINED = 5

@@ -6,9 +6,10 @@ from pathlib import Path
 import jsonschema
 import msgspec
 import pytest
+from schemas import published_schema
 
 from conformance.tools.vectors.parsing import read_trace
-from conformance.tools.vectors.records import TRACE, VECTORS, derived_schema, published_schema
+from conformance.tools.vectors.records import TRACE, VECTORS, derived_schema
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "vectors.md"
 
