@@ -49,7 +49,8 @@ def diagnose(
         session.subject(case)
     except ModelError:
         return result
-    others = {name: session.run(_for(case, name)) for name in opinions(session, case)}
+    same = {name: msgspec.structs.replace(case, engine=name) for name in opinions(session, case)}
+    others = {name: session.run(one) for name, one in same.items()}
     verdicts = {name: other.verdict for name, other in others.items()}
     text = conclusion(verdicts)
     registry = session.registry
@@ -132,10 +133,6 @@ def _schedules(session: Session, case: CaseId) -> Sequence[Schedule]:
         return scenario.make(brief_for(session.subject(case), engine, case.seed))
     except Unsupported:  # as the case itself said: it has nothing that could be wrong
         return ()
-
-
-def _for(case: CaseId, engine: str) -> CaseId:
-    return msgspec.structs.replace(case, engine=engine)
 
 
 # Server or engine? Requests that fail on one of them are given to the other -----------------------

@@ -149,7 +149,11 @@ class ResultCollector:
         report.location = (SUITE_NODE, None, case)
         report.when = "call"
         report.outcome = "passed" if result.expected else "failed"
-        report.longrepr = None if result.expected else self._message(result)
+        report.longrepr = (
+            None
+            if result.expected
+            else plain(failure_message(result, options=self.setup.settings.rerun_options))
+        )
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """The user (or ``pytest.exit``) stopped the run."""
@@ -310,9 +314,6 @@ class ResultCollector:
             self._file, self._unwritten = None, True
             self._problems.append(why)
             stop_run(self._config, why)
-
-    def _message(self, result: CaseResult) -> str:
-        return plain(failure_message(result, options=self.setup.settings.rerun_options))
 
     def _select(self, nodeids: Iterable[str]) -> None:
         self._selected = frozenset(case for node in nodeids if (case := case_of(node)))

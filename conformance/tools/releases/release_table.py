@@ -67,7 +67,7 @@ def make_table(columns: Sequence[Column]) -> Table:
             for family in families
         ),
         changes=tuple(_changes(h for h in found if h.changed)),
-        unlike=tuple(_unlike(unlike)),
+        unlike=tuple(line for line, _ in _grouped(unlike, lambda h: h.signatures)),
         caches=tuple(cache_changes([(c.release.version, c.caches) for c in columns])),
         lasting=tuple(_changes(lasting)),
         problems=tuple(f"{c.release} {c.problem}" for c in columns if c.problem),
@@ -136,11 +136,6 @@ def _changes(found: Iterable[History]) -> list[str]:
     return [
         f"{line} - {_short(group[0].example)}" for line, group in _grouped(found, lambda h: h.shape)
     ]
-
-
-def _unlike(found: Iterable[History]) -> list[str]:
-    """One line for each scenario of a family and each way in which its releases differ."""
-    return [line for line, _ in _grouped(found, lambda h: h.signatures)]
 
 
 def _grouped(

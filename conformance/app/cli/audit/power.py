@@ -34,7 +34,6 @@ from conformance.power.mutation.power import Unit, crashed, halves, trials
 from conformance.report.jsonl import ResultFile, write_lines
 from conformance.report.trials import (
     LEAST,
-    Kill,
     Outcome,
     Separation,
     Trial,
@@ -291,7 +290,10 @@ def candidates(trials: Sequence[Trial]) -> Iterator[str]:
         return
     scenarios = {name for trial in whole for name in trial.tried}
     checks = {check.__module__.rpartition(".")[2] for check in CHECKS}
-    for what, names, known in (("scenario", _scenarios, scenarios), ("check", _checks, checks)):
+    for what, names, known in (
+        ("scenario", lambda kill: (kill.scenario,), scenarios),
+        ("check", lambda kill: kill.checks, checks),
+    ):
         alone: dict[str, set[str]] = defaultdict(set)
         seen: set[str] = set()
         for trial in whole:
@@ -306,14 +308,6 @@ def candidates(trials: Sequence[Trial]) -> Iterator[str]:
                 yield f"may be removed, each {what} that catches nothing {how}: " + ", ".join(
                     sorted(some)
                 )
-
-
-def _scenarios(kill: Kill) -> tuple[str, ...]:
-    return (kill.scenario,)
-
-
-def _checks(kill: Kill) -> tuple[str, ...]:
-    return kill.checks
 
 
 def survivors(trials: Sequence[Trial]) -> Iterator[str]:
