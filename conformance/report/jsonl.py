@@ -111,11 +111,7 @@ class ResultFile(Generic[R]):
 
 
 def _only_writer(path: Path, partial: Path) -> FileIO:
-    """The partial file, empty and locked until it is closed or this process ends.
-
-    Raises:
-        ResultError: another run has locked it.
-    """
+    """The partial file, empty and locked until it is closed or this process ends."""
     while True:
         file = partial.open("ab", buffering=0)
         try:

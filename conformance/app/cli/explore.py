@@ -180,11 +180,7 @@ def _unit(plain: ExploreUnit, *, known: bool) -> ExploreUnit:
 
 
 def _refuse(options: Mapping[str, object], why: str) -> None:
-    """Refuse options of the other mode.
-
-    Raises:
-        ConformanceError: such an option is given.
-    """
+    """Refuse options of the other mode."""
     for option, value in options.items():
         if value:
             raise ConformanceError(f"{option} {why}")

@@ -255,11 +255,7 @@ def _material(
 
 
 def _check_pages(folder: Path | None, *of_pages: object) -> None:
-    """Check that the pages can be written.
-
-    Raises:
-        ConformanceError: they can't, or an option adds to pages but --html is missing.
-    """
+    """Check that the pages can be written."""
     if folder is not None:
         report_place(folder, "--html")
     elif any(of_pages):
@@ -286,11 +282,7 @@ def _derived(
 
 
 def _stale(results: tuple[CaseResult, ...], folder: Path | None) -> tuple[str, ...]:
-    """Report expectations without a case.
-
-    Raises:
-        ConformanceError: schedules were left out, which may have shown the defects.
-    """
+    """Report expectations without a case."""
     if partial := next((result.case for result in results if result.left_out), ""):
         raise ConformanceError(
             f"--whole: {partial} is not of the full tier, so that what met no case may only have "

@@ -181,11 +181,7 @@ def _show_installed(
     *,
     as_json: bool,
 ) -> None:
-    """Print the list that ``what`` names, or the count of each list.
-
-    Raises:
-        ConformanceError: there is no such list.
-    """
+    """Print the list that ``what`` names, or the count of each list."""
     if what is not None and what not in KINDS:
         known = load_expectations(None, registry.expectations).defects
         if any(what == entry.id for entry in known):

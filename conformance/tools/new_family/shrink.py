@@ -137,11 +137,7 @@ def shrink(
 
 
 def _apply(rules: Mapping[str, Rule], tower: Tower) -> None:
-    """Apply every rule, in order.
-
-    Raises:
-        AdoptionError: a field has a value that its rule can't read.
-    """
+    """Apply every rule, in order."""
     for name, rule in rules.items():
         tower.draft.rule = name
         try:

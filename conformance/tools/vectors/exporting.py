@@ -121,12 +121,7 @@ def _fill(session: Session, cases: Sequence[CaseId], folder: Path, report: Repor
 
 
 def _export_family(session: Session, cases: Sequence[CaseId], folder: Path) -> FamilyVectors:
-    """All files of one family.
-
-    Raises:
-        ModelError: the library cannot run it.
-        VectorsError: none of its schedules is portable.
-    """
+    """All files of one family."""
     first = cases[0]
     registry = session.registry
     subject, engine = session.subject(first), registry.engines[first.engine]

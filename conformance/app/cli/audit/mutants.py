@@ -266,11 +266,7 @@ def _try_all(
 
 
 def _earlier(target: Path | None) -> tuple[MutantResult, ...]:
-    """The results of an unfinished run.
-
-    Raises:
-        ConformanceError: no file is given.
-    """
+    """The results of an unfinished run."""
     if target is None:
         raise ConformanceError("--resume goes on with a file: name it with --json")
     files = [target, target.with_name(f"{target.name}.partial")]

@@ -144,11 +144,7 @@ def command(
 def _sorted(
     runner: Runner, release: Release, old: Release, choice: Choice, *, cache: Path, pins: Pins
 ) -> Refreshed:
-    """The entries and new failures of a release, of the families that it touches.
-
-    Raises:
-        ReleaseError: it cannot be installed or run.
-    """
+    """The entries and new failures of a release, of the families that it touches."""
     registry = registry_of()
     environment = prepare(release, pins.beside(release), cache)
     code = _code_of(environment, release)
