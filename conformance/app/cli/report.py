@@ -20,6 +20,7 @@ from conformance.app.cli.options import (
     family_files_option,
     power_files_option,
 )
+from conformance.app.cli.output_options import Output
 from conformance.app.cli.outputs import places, reads, report_place, writable
 from conformance.app.cli.printing import say, say_command
 from conformance.app.cli.registries import registry_of
@@ -35,7 +36,6 @@ from conformance.report.cost_table import cost_table, with_costs
 from conformance.report.job_summary import MOST_BYTES, error_annotations, job_summary
 from conformance.report.joining import read_joined
 from conformance.report.jsonl import read_results, write_lines, write_results
-from conformance.report.junit import junit_xml
 from conformance.report.mutants import read_mutants
 from conformance.report.pages.material import Material, merged, read_explanations, read_scripts
 from conformance.report.pages.site import write_site
@@ -219,15 +219,11 @@ def command(
         say_command(line)
     if json_file:
         write_results(json_file, results, joined.header)
-    if junit is not None:
-        write_lines(junit, junit_xml(outcome).splitlines())
+    Output(junit=junit).write_junit(outcome)
     write_tables(servers_file, costs_file, results)
     if badge_folder:
         _write_badge(badge_folder, badge(results, label, missing, problems=len(problems)))
-    if to is not None:
-        _append_summary(outcome, found, to)
-    elif folder is None:
-        say(job_summary(outcome, found), nl=False)
+    _summarize(outcome, found, to, said=folder is None)
     if folder is not None:
         material = replace(
             _material(results, expectations, family_files),
@@ -296,8 +292,12 @@ def _write_badge(folder: Path, shown: Badge) -> None:
     write_lines(folder / "badge.json", endpoint_json(shown).splitlines())
 
 
-def _append_summary(outcome: Outcome, found: Comparison | None, to: Path) -> None:
-    """Append the summary to a file that may already hold output of other commands."""
+def _summarize(outcome: Outcome, found: Comparison | None, to: Path | None, *, said: bool) -> None:
+    """Append the summary to a file, which may hold output of other commands, or print it."""
+    if to is None:
+        if said:
+            say(job_summary(outcome, found), nl=False)
+        return
     try:
         there = to.stat().st_size if to.exists() else 0
         text = job_summary(outcome, found, most_bytes=max(MOST_BYTES - there, 0))
