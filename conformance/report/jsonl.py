@@ -40,13 +40,15 @@ class ResultFile(Generic[R]):
     such as a pipe, gets all results at the end, and nothing of an interrupted run.
 
     Args:
+        path: ``None`` to write nothing.
         encode: returns a result as one line, without the newline.
 
     Raises:
         ResultError: the file can't be written, or another run is writing it.
     """
 
-    def __init__(self, path: Path, encode: Callable[[R], str]) -> None:
+    def __init__(self, path: Path | None, encode: Callable[[R], str]) -> None:
+        path = path or Path(os.devnull)
         with _result_errors(path):
             self.path = path if is_stream(path) else target_of(path)
         self.partial = self.path.with_name(self.path.name + ".partial")

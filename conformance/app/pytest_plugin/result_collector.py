@@ -67,7 +67,7 @@ def install(config: pytest.Config) -> None:
         assert setup.cases or setup.selection.shard.count > 1, "what matches nothing raises"
         if setup.settings.devices:
             device.check_gpu()
-        file = ResultFile(setup.settings.json, encode) if setup.settings.json else None
+        file = ResultFile(setup.settings.json, encode)
     except ConformanceError as error:
         raise pytest.UsageError(str(error)) from error
     processes = WorkerProcesses(setup, config)
@@ -82,7 +82,7 @@ class ResultCollector:
     def __init__(
         self,
         setup: Setup,
-        file: ResultFile[CaseResult] | None,
+        file: ResultFile[CaseResult],
         processes: WorkerProcesses,
         config: pytest.Config,
     ) -> None:
@@ -275,8 +275,6 @@ class ResultCollector:
 
     def _end_file(self) -> None:
         """Give the results their final name, or leave them in the partial file."""
-        if self._file is None:
-            return
         end = self.end
         if not end.whole:
             self._file.close()
@@ -295,23 +293,21 @@ class ResultCollector:
     def _record(self, result: CaseResult) -> None:
         result = msgspec.structs.replace(result, invocation=self._invocation)
         self._results[result.case] = result
-        if self._file:
-            with self._file_errors_reported():
-                if len(self._results) == 1:
-                    self._file.begin(self.end.header)
-                self._file.add(result)
+        with self._file_errors_reported():
+            if len(self._results) == 1:
+                self._file.begin(self.end.header)
+            self._file.add(result)
 
     @contextlib.contextmanager
     def _file_errors_reported(self) -> Iterator[None]:
         """If results can't be written, as on a full disk, end the run; earlier results stay."""
-        assert self._file is not None
         try:
             yield
         except ResultError as error:
             why = f"{error}; {self._file.partial.name} has those before"
             why = why if self._file.kept else str(error)
             self._file.close()
-            self._file, self._unwritten = None, True
+            self._file, self._unwritten = ResultFile(None, encode), True
             self._problems.append(why)
             stop_run(self._config, why)
 

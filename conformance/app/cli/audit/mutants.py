@@ -151,8 +151,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     target = wanted.target
     if wanted.sources:
         found, ended = read_mutants(wanted.sources), True
-        if target:
-            ResultFile(target, encode).finish(found)
+        ResultFile(target, encode).finish(found)
     else:
         os.environ[NO_COMPILE] = "1"
         before = _earlier(target) if wanted.resume else ()
@@ -238,13 +237,12 @@ def _try_all(
     minutes: float | None,
 ) -> tuple[tuple[MutantResult, ...], bool]:
     """All results, and whether they are complete: Ctrl-C ends the trials early."""
-    file = ResultFile(target, encode) if target else None
+    file = ResultFile(target, encode)
     found: list[MutantResult] = []
 
     def add(result: MutantResult) -> None:
         found.append(result)
-        if file is not None:
-            file.add(result)
+        file.add(result)
 
     for result in (*before, *(result for one in plans for result in one.decided)):
         add(result)
@@ -260,7 +258,7 @@ def _try_all(
             add(result)
             status.update(f"{len(found)} of {count} mutants")
     ended = len(found) == count
-    if file is not None and ended:
+    if ended:
         file.finish(found)
     return tuple(found), ended
 

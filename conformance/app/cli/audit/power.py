@@ -105,8 +105,7 @@ def command(
     console = new_console()
     if sources:
         found, ended, lacking = read_trials(sources), True, False
-        if target:
-            ResultFile(target, encode).finish(found)
+        ResultFile(target, encode).finish(found)
     else:
         registry = registry_of(faults=True)
         hooks = ["conformance_faults"]
@@ -135,7 +134,7 @@ def _try_all(
     units: list[Unit], console: Console, target: Path | None, shared: Helpers
 ) -> tuple[tuple[Trial, ...], bool]:
     """All trials, and whether they are complete: Ctrl-C ends them early."""
-    file = ResultFile(target, encode) if target else None
+    file = ResultFile(target, encode)
     found: list[Trial] = []
     pairs = sum(len(unit.faults) for unit in units)
     with (
@@ -145,15 +144,13 @@ def _try_all(
         try:
             for trial in done:
                 found.append(trial)
-                if file is not None:
-                    file.add(trial)
+                file.add(trial)
                 status.update(f"{len(found)} of {pairs} pairs of fault and family")
         except KeyboardInterrupt:
             return tuple(found), False
     order = {(u.engine, u.family): number for number, u in enumerate(units)}
     found.sort(key=lambda trial: order[trial.engine, trial.family])
-    if file is not None:
-        file.finish(found)
+    file.finish(found)
     return tuple(found), True
 
 

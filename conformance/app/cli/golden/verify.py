@@ -113,15 +113,13 @@ def _compare(
     chosen: list[tuple[Library, Family]], jobs: int | None, console: Console, target: Path | None
 ) -> list[Result]:
     results: list[Result] = []
-    file = ResultFile(target, encode) if target else None
+    file = ResultFile(target, encode)
     with console.status("comparing") as status:
         for result in in_processes(verify_one, chosen, jobs=jobs, on_crash=_crashed):
             results.append(result)
-            if file:
-                file.add(result)
+            file.add(result)
             status.update(f"{len(results)}/{len(chosen)} families, {result.family}")
-    if file:
-        file.finish(results)
+    file.finish(results)
     return results
 
 
