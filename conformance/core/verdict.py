@@ -7,6 +7,7 @@ published form.
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Iterable
 
 import msgspec
@@ -260,9 +261,12 @@ SCHEMA = 1
 """Version of the result format; results of other versions are refused."""
 
 
-def encode(result: CaseResult) -> str:
-    """The result as one line of JSON, without the newline; non-finite floats become null."""
-    return msgspec.json.encode(result).decode()
+def encode(record: msgspec.Struct) -> str:
+    """The record as one line of JSON, without the newline; non-finite floats become null."""
+    try:
+        return msgspec.json.encode(record).decode()
+    except UnicodeEncodeError:  # a name from a file may have half of a surrogate pair
+        return json.dumps(msgspec.to_builtins(record))
 
 
 def decode(line: str | bytes, *, where: str = "result") -> CaseResult:

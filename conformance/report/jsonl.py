@@ -7,18 +7,18 @@ import fcntl
 import inspect
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from conformance.core.errors import ConformanceError, ResultError
 from conformance.core.excused import excused
 from conformance.core.output_files import is_stream, target_of, write_whole
-from conformance.core.run_header import RunHeader, decode_header, encode_header
+from conformance.core.run_header import RunHeader, decode_header
 from conformance.core.user_files import MOST_BYTES, read_text, typed_json
 from conformance.core.verdict import (
     CaseResult,
@@ -28,11 +28,10 @@ from conformance.core.verdict import (
 )
 from conformance.report.message import RULE
 
-R = TypeVar("R")
 T = TypeVar("T")
 
 
-class ResultFile(Generic[R]):
+class ResultFile:
     """Writes a result file: results are appended to ``FILE.partial`` as they arrive.
 
     ``finish`` replaces ``FILE`` atomically; without it ``FILE`` is unchanged, and the partial file
@@ -41,18 +40,16 @@ class ResultFile(Generic[R]):
 
     Args:
         path: ``None`` to write nothing.
-        encode: returns a result as one line, without the newline.
 
     Raises:
         ResultError: the file can't be written, or another run is writing it.
     """
 
-    def __init__(self, path: Path | None, encode: Callable[[R], str]) -> None:
+    def __init__(self, path: Path | None) -> None:
         path = path or Path(os.devnull)
         with _result_errors(path):
             self.path = path if is_stream(path) else target_of(path)
         self.partial = self.path.with_name(self.path.name + ".partial")
-        self._encode = encode
         self._header = ""
         self._file: FileIO | None = None
         if not is_stream(path):
@@ -70,26 +67,26 @@ class ResultFile(Generic[R]):
         Raises:
             ResultError: it cannot be written, for example because the disk is full.
         """
-        first, self._header = not self._header, encode_header(header)
+        first, self._header = not self._header, encode(header)
         if first:
             self._append(self._header)
 
-    def add(self, result: R) -> None:
+    def add(self, result: msgspec.Struct) -> None:
         """Append one line to the partial file, which has complete lines only.
 
         Raises:
             ResultError: it cannot be written, for example because the disk is full.
         """
-        self._append(self._encode(result))
+        self._append(encode(result))
 
-    def finish(self, results: Iterable[R]) -> None:
+    def finish(self, results: Iterable[msgspec.Struct]) -> None:
         """Write all ``results``, in this order, under the final name; drop the partial file.
 
         Raises:
             ResultError: it cannot be written; then the partial file stays.
         """
         header = (self._header,) if self._header else ()
-        write_lines(self.path, (*header, *map(self._encode, results)))
+        write_lines(self.path, (*header, *map(encode, results)))
         if self._file is not None:
             self.partial.unlink(missing_ok=True)
         self.close()
@@ -176,7 +173,7 @@ def write_results(
     Raises:
         ResultError: it cannot be written.
     """
-    first = (encode_header(header),) if header else ()
+    first = (encode(header),) if header else ()
     write_lines(path, (*first, *map(encode, results)))
 
 

@@ -158,11 +158,6 @@ def by_module(results: Iterable[MutantResult]) -> dict[str, list[MutantResult]]:
     return dict(sorted(grouped(results, lambda result: result.mutant.module).items()))
 
 
-def encode(result: MutantResult) -> str:
-    """The result as one line of JSON, without the newline."""
-    return msgspec.json.encode(result).decode()
-
-
 def read_mutants(paths: Iterable[Path]) -> tuple[MutantResult, ...]:
     """The results of some files; for equal mutants of a library the last result counts.
 

@@ -30,8 +30,8 @@ from conformance.run.hosting import load_plugins
 from conformance.run.registry import Registry, select
 from conformance.run.selection import DTYPES
 from conformance.run.session import Session
-from conformance.tools.explain import encode, explain
-from conformance.tools.explain.accuracy import Trial, encode_trial, trials
+from conformance.tools.explain import explain
+from conformance.tools.explain.accuracy import Trial, trials
 
 
 @click.command("explain")
@@ -98,7 +98,7 @@ def command(
     with plain_output():
         found = _explain(registry, case, fault_key, schedule)
     print_explanation(console, found)
-    ResultFile(target, encode).finish([found])
+    ResultFile(target).finish([found])
 
 
 def _explain(registry: Registry, case: CaseId, fault_key: str | None, schedule: str) -> Explanation:
@@ -143,7 +143,7 @@ def _hits(
 ) -> None:
     keys = [glob if "/" in glob else f"*/{glob}" for glob in patterns]
     chosen = [registry.faults[key] for key in select(registry.faults, keys, what="fault")]
-    file = ResultFile(target, encode_trial)
+    file = ResultFile(target)
     found: list[Trial] = []
     for engine in dict.fromkeys(fault.engine for fault in chosen):
         faults = [fault for fault in chosen if fault.engine == engine]

@@ -67,7 +67,7 @@ def install(config: pytest.Config) -> None:
         assert setup.cases or setup.selection.shard.count > 1, "what matches nothing raises"
         if setup.settings.devices:
             device.check_gpu()
-        file = ResultFile(setup.settings.json, encode)
+        file = ResultFile(setup.settings.json)
     except ConformanceError as error:
         raise pytest.UsageError(str(error)) from error
     processes = WorkerProcesses(setup, config)
@@ -82,7 +82,7 @@ class ResultCollector:
     def __init__(
         self,
         setup: Setup,
-        file: ResultFile[CaseResult],
+        file: ResultFile,
         processes: WorkerProcesses,
         config: pytest.Config,
     ) -> None:
@@ -307,7 +307,7 @@ class ResultCollector:
             why = f"{error}; {self._file.partial.name} has those before"
             why = why if self._file.kept else str(error)
             self._file.close()
-            self._file, self._unwritten = ResultFile(None, encode), True
+            self._file, self._unwritten = ResultFile(None), True
             self._problems.append(why)
             stop_run(self._config, why)
 

@@ -35,7 +35,7 @@ from conformance.power.mutants.reviewed import Reviewed, read_reviewed
 from conformance.power.mutants.targets import BATCHING, files_of, mutants_in
 from conformance.power.mutants.unreached import Gap, gaps
 from conformance.report.jsonl import ResultFile
-from conformance.report.mutants import Fate, MutantResult, by_module, encode, read_mutants, tally
+from conformance.report.mutants import Fate, MutantResult, by_module, read_mutants, tally
 from conformance.run.registry import Registry, select
 
 EXIT_UNFINISHED = 2
@@ -151,7 +151,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     target = wanted.target
     if wanted.sources:
         found, ended = read_mutants(wanted.sources), True
-        ResultFile(target, encode).finish(found)
+        ResultFile(target).finish(found)
     else:
         os.environ[NO_COMPILE] = "1"
         before = _earlier(target) if wanted.resume else ()
@@ -237,7 +237,7 @@ def _try_all(
     minutes: float | None,
 ) -> tuple[tuple[MutantResult, ...], bool]:
     """All results, and whether they are complete: Ctrl-C ends the trials early."""
-    file = ResultFile(target, encode)
+    file = ResultFile(target)
     found: list[MutantResult] = []
 
     def add(result: MutantResult) -> None:

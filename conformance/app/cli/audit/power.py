@@ -37,7 +37,6 @@ from conformance.report.trials import (
     Outcome,
     Separation,
     Trial,
-    encode,
     read_trials,
     separations,
     with_faults,
@@ -105,7 +104,7 @@ def command(
     console = new_console()
     if sources:
         found, ended, lacking = read_trials(sources), True, False
-        ResultFile(target, encode).finish(found)
+        ResultFile(target).finish(found)
     else:
         registry = registry_of(faults=True)
         hooks = ["conformance_faults"]
@@ -134,7 +133,7 @@ def _try_all(
     units: list[Unit], console: Console, target: Path | None, shared: Helpers
 ) -> tuple[tuple[Trial, ...], bool]:
     """All trials, and whether they are complete: Ctrl-C ends them early."""
-    file = ResultFile(target, encode)
+    file = ResultFile(target)
     found: list[Trial] = []
     pairs = sum(len(unit.faults) for unit in units)
     with (

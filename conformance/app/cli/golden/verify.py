@@ -28,7 +28,6 @@ from conformance.power.transformers_check.check_results import (
     Reading,
     Result,
     State,
-    encode,
     totals,
 )
 from conformance.power.transformers_check.provenance import write_verified
@@ -113,7 +112,7 @@ def _compare(
     chosen: list[tuple[Library, Family]], jobs: int | None, console: Console, target: Path | None
 ) -> list[Result]:
     results: list[Result] = []
-    file = ResultFile(target, encode)
+    file = ResultFile(target)
     with console.status("comparing") as status:
         for result in in_processes(verify_one, chosen, jobs=jobs, on_crash=_crashed):
             results.append(result)
