@@ -28,7 +28,7 @@ from conformance.app.cli.registries import chosen_pairs, expectations, registry
 from conformance.core.errors import ConformanceError
 from conformance.core.schedule import Schedule, to_json
 from conformance.core.verdict import Verdict
-from conformance.report.jsonl import write_lines
+from conformance.report.jsonl import ResultFile
 from conformance.run.mending import Mending
 from conformance.run.registry import select
 from conformance.run.selection import DTYPES
@@ -161,8 +161,7 @@ def command(
             for engine, family in pairs
         ]
         found = _explore_all(units, corpus, shared)
-    if target:
-        write_lines(target, (msgspec.json.encode(item).decode() for item in found))
+    ResultFile(target).finish(found)
     ctx.exit(1 if any(item.bad for item in found) else 0)
 
 
@@ -327,8 +326,7 @@ def look_for_false_alarms(
                 allotment.take(more)
                 alarms = sum(len(item.alarms) for item in allotment.found)
                 status.update(f"{allotment.rows} of {cases} rows, {alarms} alarms")
-    if target:
-        write_lines(target, (msgspec.json.encode(item).decode() for item in allotment.found))
+    ResultFile(target).finish(allotment.found)
     for line in _alarm_lines(allotment, cases):
         console.print(line, soft_wrap=True)
     return _passed(allotment)
