@@ -20,7 +20,7 @@ from conformance.core.errors import ModelError, Unsupported
 from conformance.core.schedule import Arrival, Request, Schedule
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.reference.subject import Subject
-from conformance.run.judging.judge import brief_for, judge_batched
+from conformance.run.judging.judge import judge_batched
 from conformance.run.odd_one_out import by_number_of_rows, odd_one_out
 from conformance.run.session import Session
 from conformance.scenarios.scenario import Scenario
@@ -127,10 +127,8 @@ def conclusion(verdicts: dict[str, Verdict]) -> str:
 
 
 def _schedules(session: Session, case: CaseId) -> Sequence[Schedule]:
-    engine = session.registry.engines[case.engine]
-    scenario = session.registry.scenarios[case.scenario]
     try:
-        return scenario.make(brief_for(session.subject(case), engine, case.seed))
+        return session.schedules(case)
     except Unsupported:  # as the case itself said: it has nothing that could be wrong
         return ()
 

@@ -25,7 +25,7 @@ from conformance.core.mends import Mend
 from conformance.core.missing_names import missing_name
 from conformance.core.schedule import Arrival, Request, Schedule
 from conformance.core.verdict import CaseId, CaseResult, Finding, MendedResult, Verdict
-from conformance.run.judging.judge import brief_for, worst
+from conformance.run.judging.judge import worst
 from conformance.run.judging.witnessed import WITNESS
 from conformance.run.session import Session
 from conformance.scenarios import Brief
@@ -409,10 +409,8 @@ def behind_unmended(session: Session, case: CaseId, hidden: Collection[str]) -> 
     scenario, engine = registry.scenarios[case.scenario], registry.engines[case.engine]
     if scenario.oracle_only or Capability.SERVED in engine.capabilities:
         return ()
-    made = scenario.make(brief_for(session.subject(case), engine, case.seed))
-    alone = dict.fromkeys(
-        s for schedule in made if schedule.name in hidden for s in _alone(schedule)
-    )
+    made = (schedule for schedule in session.schedules(case) if schedule.name in hidden)
+    alone = dict.fromkeys(single for schedule in made for single in _alone(schedule))
     found: list[Finding] = []
     for schedule in alone:
         single = dataclasses.replace(scenario, make=_only(schedule), witnesses=())

@@ -169,6 +169,11 @@ class Session:
         """Whether the case's model could not be loaded."""
         return isinstance(self._subjects.get(self._key(case)), ModelError)
 
+    def schedules(self, case: CaseId) -> Sequence[Schedule]:
+        """All schedules that the case's scenario makes for its model and engine."""
+        brief = brief_for(self.subject(case), self.registry.engines[case.engine], case.seed)
+        return self.registry.scenarios[case.scenario].make(brief)
+
     def subject(self, case: CaseId) -> Subject:
         """The case's model with its oracles, loaded on first use.
 

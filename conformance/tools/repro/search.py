@@ -22,7 +22,6 @@ from conformance.core.schedule import Request, Schedule
 from conformance.core.verdict import CaseId, Verdict
 from conformance.core.weights import Shape
 from conformance.reference.subject import Subject
-from conformance.run.judging.judge import brief_for
 from conformance.run.runner import step_bound
 from conformance.run.session import Session
 from conformance.scenarios.smaller_schedules import smallest
@@ -64,7 +63,7 @@ def find(
     subject = _loaded(session, case)
     refuse_case(subject, case, engine)
     with _refusing(f"{case}: the library fails before anything is played", Reason.BEFORE):
-        schedules = scenario.make(brief_for(subject, engine, case.seed))
+        schedules = session.schedules(case)
 
     def observed_in(candidate: Schedule) -> Observed | None:
         return observe(subject, engine, scenario, candidate)
