@@ -16,7 +16,7 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 
 from conformance.report.jsonl import read_results
 from conformance.report.matrix import matrices
-from conformance.report.terminal_matrix import legend_text, matrix_text
+from conformance.report.terminal import legend_text, matrix_text
 from conformance.run.registry import build_registry
 
 WIDTH = 130

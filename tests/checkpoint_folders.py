@@ -18,7 +18,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 
 from conformance.run.registry import build_registry
-from conformance.tools.checkpoints.prompts import BUILT_IN
+from conformance.tools.checkpoints.opening import BUILT_IN
 
 
 def make_folder(folder, *, library="mlx_lm", family="llama", vocab=320, dtype="float32", **config):

@@ -22,7 +22,7 @@ from results_by_hand import make_result
 from conformance.checks.expectations import load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.core.family import load_family
-from conformance.core.run_header import RunHeader, encode_header
+from conformance.core.run_header import RunHeader
 from conformance.core.verdict import Verdict, encode
 from conformance.power.transformers_check.known_differences import load_known
 from conformance.report.jsonl import read_run
@@ -201,7 +201,7 @@ def _checkpoint(folder: Path) -> None:
 
 def _results() -> list[Any]:
     ids = ("mlx_lm/llama/ragged/float32/0", "mlx_lm/llama/repeat/float32/0")
-    lines = [encode_header(RunHeader(2)), *(encode(make_result(i, Verdict.NAN)) for i in ids)]
+    lines = [encode(RunHeader(2)), *(encode(make_result(i, Verdict.NAN)) for i in ids)]
     return [json.loads(line) for line in lines]
 
 

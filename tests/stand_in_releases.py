@@ -5,8 +5,13 @@ import hashlib
 import zipfile
 
 import msgspec
+from click.testing import CliRunner
+from results_by_hand import make_result
 
-from conformance.core.verdict import CaseResult, Finding, ScheduleResult, Verdict
+from conformance.app.cli.main import group
+from conformance.core.errors import ReleaseError
+from conformance.core.verdict import Finding, ScheduleResult, Verdict
+from conformance.tools.releases import package, solving
 
 CASE = "mlx_lm/llama/ragged/float32/0"
 # Stands for this project in an environment: right from mlx-lm 0.31.3 on, broken in 0.32.0 and
@@ -70,23 +75,12 @@ def _digest(text):
 
 
 def result(verdict):
-    return CaseResult(
-        case=CASE,
-        engine="mlx_lm",
-        family="llama",
-        scenario="ragged",
-        dtype="float32",
-        seed=0,
-        verdict=verdict,
-        expected=verdict.good,
-        max_abs_diff=None,
-        noise=None,
-        first_bad_step=None,
+    return make_result(
+        CASE,
+        verdict,
         evidence=(Finding(verdict, "free", "token 3 is 6", schedule="ragged"),),
-        versions={},
-        device="cpu",
-        seconds=0.0,
         schedules=(ScheduleResult("ragged", verdict),),
+        versions={},
     )
 
 
@@ -107,6 +101,22 @@ def code_of(version):
         "mlx_lm/__init__.py": "",
         "mlx_lm/generate.py": f"{moved}def step():\n    pass\n",
     }
+
+
+def command_on_stand_ins(tmp_path, monkeypatch, *words):
+    """A command with these first words, on a wheelhouse and a stand-in for this project."""
+    project, variables = stand_ins(tmp_path)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    def not_reached(release):
+        raise ReleaseError(f"the index has nothing of {release}")
+
+    monkeypatch.setattr(package, "needs", lambda without: ())
+    monkeypatch.setattr(package, "unpack", lambda folder, plugins: project)
+    monkeypatch.setattr(solving, "uploaded", not_reached)
+    options = ["--cache-dir", str(tmp_path / "cache")]
+    return lambda *arguments: CliRunner().invoke(group, [*words, *arguments, *options])
 
 
 def stand_ins(folder):

@@ -232,11 +232,7 @@ def parse_family(text: str, *, name: str, path: str = "") -> Family:
 
 
 def _check_code(facts: Facts, config: dict[str, Any], where: str) -> None:
-    """Check that a family file only names code in its own folder.
-
-    Raises:
-        FamilyError: it names other code; the message names the field.
-    """
+    """Check that a family file only names code in its own folder."""
     if "model_file" in config:
         raise FamilyError(f"{where}: 'model_file' belongs into the section {SECTION!r}")
     file = facts.model_file

@@ -38,11 +38,6 @@ class RunHeader(msgspec.Struct, frozen=True, tag_field="record", tag="run"):
     started: str = ""
 
 
-def encode_header(header: RunHeader) -> str:
-    """The header as one line of JSON, without the newline."""
-    return msgspec.json.encode(header).decode()
-
-
 _MOST_CASES = 10**9  # of a run; a whole run has some 10,000
 
 

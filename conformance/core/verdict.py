@@ -7,6 +7,8 @@ published form.
 from __future__ import annotations
 
 import enum
+import json
+from collections.abc import Iterable
 
 import msgspec
 
@@ -50,6 +52,11 @@ class Verdict(enum.StrEnum):
     def severity(self) -> int:
         """Position in the order from best to worst."""
         return list(Verdict).index(self)
+
+
+def most_severe(verdicts: Iterable[Verdict]) -> Verdict:
+    """The worst of the verdicts; exact without any."""
+    return max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.EXACT)
 
 
 class CaseId(msgspec.Struct, frozen=True, order=True):
@@ -254,9 +261,12 @@ SCHEMA = 1
 """Version of the result format; results of other versions are refused."""
 
 
-def encode(result: CaseResult) -> str:
-    """The result as one line of JSON, without the newline; non-finite floats become null."""
-    return msgspec.json.encode(result).decode()
+def encode(record: msgspec.Struct) -> str:
+    """The record as one line of JSON, without the newline; non-finite floats become null."""
+    try:
+        return msgspec.json.encode(record).decode()
+    except UnicodeEncodeError:  # a name from a file may have half of a surrogate pair
+        return json.dumps(msgspec.to_builtins(record))
 
 
 def decode(line: str | bytes, *, where: str = "result") -> CaseResult:

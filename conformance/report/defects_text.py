@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from conformance.core.grouping import grouped
 from conformance.core.issue_script import MODEL, IssueScript
 from conformance.core.known_defect import KnownDefect
 from conformance.report.outcome import count, listed
@@ -92,9 +93,7 @@ def parts(defect: KnownDefect) -> Iterator[tuple[str, str]]:
 
 def needs_of(defect: KnownDefect) -> str:
     """What its own schedules have in them, by family."""
-    alike: dict[str, list[str]] = {}
-    for family, needs in defect.needs.items():
-        alike.setdefault(needs, []).append(family)
+    alike = grouped(defect.needs, defect.needs.__getitem__)
     said = "; ".join(f"{needs} (in {', '.join(names)})" for needs, names in alike.items())
     return said or "no schedule of its own is stored"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import json
 
 import msgspec
 
@@ -135,11 +134,3 @@ class Explanation(msgspec.Struct, frozen=True):
     def needed(self) -> tuple[str, ...]:
         """The names of the ingredients that the failure needs."""
         return tuple(i.name for i in self.ingredients if i.needed is Needed.YES)
-
-
-def encode(explanation: Explanation) -> str:
-    """The explanation as one line of JSON, without the newline."""
-    try:
-        return msgspec.json.encode(explanation).decode()
-    except UnicodeEncodeError:  # a name from a file may have half of a surrogate pair
-        return json.dumps(msgspec.to_builtins(explanation))

@@ -11,8 +11,9 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
-from conformance.core.verdict import CaseResult, Finding, Verdict
+from conformance.core.verdict import CaseResult, Finding, Verdict, most_severe
 
 Run = tuple[str, Sequence[CaseResult]]
 """The name of a run, such as a release, and its results."""
@@ -152,15 +153,13 @@ def histories(runs: Sequence[Run], *, mended: bool = False) -> tuple[History, ..
     keys = dict.fromkeys(key for table in tables for key in table)
     # With defects mended, only schedules that differ from the released state add information.
     plain = {key: [table.get(key) for table in tables] for key in keys}
-    keys = {
-        key: None
-        for key in keys
-        if not key[-1].endswith(MENDED) or (mended and plain[key] != plain.get(_as_released(key)))
-    }
-    return tuple(
-        History(*key, releases=releases, outcomes=tuple(table.get(key) for table in tables))
+    released = {key: (*key[:-1], key[-1].removesuffix(MENDED)) for key in keys}
+    shown = (
+        key
         for key in sorted(keys)
+        if key == released[key] or (mended and plain[key] != plain.get(released[key]))
     )
+    return tuple(History(*key, releases=releases, outcomes=tuple(plain[key])) for key in shown)
 
 
 Key = tuple[str, str, str, str]
@@ -185,7 +184,7 @@ def _spread(tables: Sequence[dict[Key, Outcome]]) -> list[dict[Key, Outcome]]:
 def _schedules(results: Sequence[CaseResult]) -> Iterator[tuple[Key, Outcome]]:
     """The outcome of each schedule; of the case, if it has none or its verdict is worse."""
     for result in results:
-        worst = max((s.verdict for s in result.schedules), key=_severity, default=None)
+        worst = max((s.verdict for s in result.schedules), key=attrgetter("severity"), default=None)
         for schedule in result.schedules:
             own = [f for f in result.evidence if f.schedule == schedule.name and not f.mended]
             plain = _outcome(schedule.verdict, own, schedule.wrong)
@@ -203,7 +202,7 @@ def _behind(result: CaseResult, schedule: str) -> Outcome | None:
     if result.mended is None or schedule not in result.mended.schedules:
         return None
     found = [f for f in result.evidence if f.schedule == schedule and f.mended]
-    return _outcome(max((f.verdict for f in found), key=_severity, default=Verdict.EXACT), found)
+    return _outcome(most_severe(f.verdict for f in found), found)
 
 
 def _outcome(verdict: Verdict, findings: Sequence[Finding], wrong: Sequence[str] = ()) -> Outcome:
@@ -239,14 +238,6 @@ def _where(findings: Sequence[Finding]) -> list[str]:
 def _message(text: str) -> str:
     """The beginning of a message without its numbers, which depend on sizes and line numbers."""
     return re.sub(r"\d+", "#", " ".join(text.split()))[:_LONGEST]
-
-
-def _severity(verdict: Verdict) -> int:
-    return verdict.severity
-
-
-def _as_released(key: Key) -> Key:
-    return (*key[:-1], key[-1].removesuffix(MENDED))
 
 
 def _key(result: CaseResult, schedule: str) -> Key:

@@ -54,13 +54,10 @@ def read_joined(paths: Sequence[Path]) -> Joined:
     header = _sum([run.header or RunHeader(len(run.results)) for run in kept.values()])
     bare = [path for path, run in kept.items() if not run.header]
     lacking = lacking_shards(header)
-    problems = (*stale.values(), *((lacking,) if lacking else ()), *map(_not_known_whole, bare))
+    unknown = "has no header: it is not known whether it is whole; play its cases again"
+    problems = (*stale.values(), *filter(None, [lacking]), *(f"{path} {unknown}" for path in bare))
     missing = sum(run.missing for run in kept.values())
     return Joined(tuple(found.values()), None if bare or not kept else header, problems, missing)
-
-
-def _not_known_whole(path: Path) -> str:
-    return f"{path} has no header: it is not known whether it is whole; play its cases again"
 
 
 def lacking_shards(header: RunHeader) -> str:

@@ -7,33 +7,31 @@ import fcntl
 import inspect
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from io import FileIO
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from conformance.core.errors import ConformanceError, ResultError
 from conformance.core.excused import excused
 from conformance.core.output_files import is_stream, target_of, write_whole
-from conformance.core.run_header import RunHeader, decode_header, encode_header
+from conformance.core.run_header import RunHeader, decode_header
 from conformance.core.user_files import MOST_BYTES, read_text, typed_json
 from conformance.core.verdict import (
     CaseResult,
-    Verdict,
     decode,
     encode,
+    most_severe,
 )
 from conformance.report.message import RULE
 
-R = TypeVar("R")
 T = TypeVar("T")
 
 
-class ResultFile(Generic[R]):
+class ResultFile:
     """Writes a result file: results are appended to ``FILE.partial`` as they arrive.
 
     ``finish`` replaces ``FILE`` atomically; without it ``FILE`` is unchanged, and the partial file
@@ -41,17 +39,17 @@ class ResultFile(Generic[R]):
     such as a pipe, gets all results at the end, and nothing of an interrupted run.
 
     Args:
-        encode: returns a result as one line, without the newline.
+        path: ``None`` to write nothing.
 
     Raises:
         ResultError: the file can't be written, or another run is writing it.
     """
 
-    def __init__(self, path: Path, encode: Callable[[R], str]) -> None:
+    def __init__(self, path: Path | None) -> None:
+        path = path or Path(os.devnull)
         with _result_errors(path):
             self.path = path if is_stream(path) else target_of(path)
         self.partial = self.path.with_name(self.path.name + ".partial")
-        self._encode = encode
         self._header = ""
         self._file: FileIO | None = None
         if not is_stream(path):
@@ -69,26 +67,26 @@ class ResultFile(Generic[R]):
         Raises:
             ResultError: it cannot be written, for example because the disk is full.
         """
-        first, self._header = not self._header, encode_header(header)
+        first, self._header = not self._header, encode(header)
         if first:
             self._append(self._header)
 
-    def add(self, result: R) -> None:
+    def add(self, result: msgspec.Struct) -> None:
         """Append one line to the partial file, which has complete lines only.
 
         Raises:
             ResultError: it cannot be written, for example because the disk is full.
         """
-        self._append(self._encode(result))
+        self._append(encode(result))
 
-    def finish(self, results: Iterable[R]) -> None:
+    def finish(self, results: Iterable[msgspec.Struct]) -> None:
         """Write all ``results``, in this order, under the final name; drop the partial file.
 
         Raises:
             ResultError: it cannot be written; then the partial file stays.
         """
         header = (self._header,) if self._header else ()
-        write_lines(self.path, (*header, *map(self._encode, results)))
+        write_lines(self.path, (*header, *map(encode, results)))
         if self._file is not None:
             self.partial.unlink(missing_ok=True)
         self.close()
@@ -112,11 +110,7 @@ class ResultFile(Generic[R]):
 
 
 def _only_writer(path: Path, partial: Path) -> FileIO:
-    """The partial file, empty and locked until it is closed or this process ends.
-
-    Raises:
-        ResultError: another run has locked it.
-    """
+    """The partial file, empty and locked until it is closed or this process ends."""
     while True:
         file = partial.open("ab", buffering=0)
         try:
@@ -147,12 +141,18 @@ def read_records(
     Raises:
         ConformanceError: of the type ``failed``; it cannot be read, or a line is no such record.
     """
+    for where, line in _lines(path, failed):
+        yield typed_json(line, kind, f"{where}: {what}", failed)
+
+
+def _lines(path: Path, failed: type[ConformanceError]) -> Iterator[tuple[str, str]]:
+    """The place and the text of each line that is not blank."""
     lines = read_text(path, failed, most=MOST_BYTES).split("\n")
     if path.suffix == ".partial":
         lines = lines[:-1]  # text after the last newline was being written when the run ended
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield typed_json(line, kind, f"{path}, line {number}: {what}", failed)
+            yield f"{path}, line {number}", line
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -173,7 +173,7 @@ def write_results(
     Raises:
         ResultError: it cannot be written.
     """
-    first = (encode_header(header),) if header else ()
+    first = (encode(header),) if header else ()
     write_lines(path, (*first, *map(encode, results)))
 
 
@@ -210,16 +210,9 @@ def read_run(path: Path) -> RunFile:
         ResultError: the file cannot be read, a line is not a result or contradicts itself, a case
             is there twice, or there are more cases than planned; the message names the line.
     """
-    text = read_text(path, ResultError, most=MOST_BYTES)
-    lines = text.split("\n")
-    if path.suffix == ".partial":
-        lines = lines[:-1]  # text after the last newline was being written when the run ended
     header: RunHeader | None = None
     found: dict[str, CaseResult] = {}
-    for number, line in enumerate(lines, start=1):
-        where = f"{path}, line {number}"
-        if not line.strip():
-            continue
+    for where, line in _lines(path, ResultError):
         if begins := decode_header(line, where=where):
             if header is not None or found:
                 raise ResultError(
@@ -268,9 +261,9 @@ def contradiction(result: CaseResult) -> str:
 
 def _verdict_denied(result: CaseResult) -> str:
     """Schedules and findings that contradict the verdict."""
-    worst = max((s.verdict for s in result.schedules), key=_severity, default=Verdict.EXACT)
+    worst = most_severe(s.verdict for s in result.schedules)
     found = [f for f in result.evidence if not f.mended and f.check != RULE]
-    against = max((f.verdict for f in found), key=_severity, default=Verdict.EXACT)
+    against = most_severe(f.verdict for f in found)
     if result.verdict.good and not (worst.good and against.good):
         of = "schedule" if not worst.good else "finding"
         worse = worst if not worst.good else against
@@ -280,20 +273,9 @@ def _verdict_denied(result: CaseResult) -> str:
     return ""
 
 
-def _severity(verdict: Verdict) -> int:
-    return verdict.severity
-
-
 # The published JSON Schema of one line of a result file ------------------------------------------
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-
-def published_schema() -> dict[str, Any]:
-    """The schema in the installed package, ``schema/result.schema.json``."""
-    file = resources.files("conformance.core") / "schema" / "result.schema.json"
-    schema: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return schema
 
 
 def derived_schema() -> dict[str, Any]:

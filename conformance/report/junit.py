@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
+from conformance.core.grouping import grouped
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.cascades import Cascade, by_case
 from conformance.report.message import failure_message, new_verdict, worst
@@ -53,10 +54,7 @@ def junit_xml(outcome: Outcome) -> str:
         problems = (*problems, f"{count(outcome.missing, 'planned case')} not run")
     causes = by_case(outcome.cascades)
     root = ET.Element("testsuites", name="conformance")
-    lanes: dict[str, list[CaseResult]] = {}
-    for result in results:
-        lanes.setdefault(f"{result.engine} {result.dtype}", []).append(result)
-    for name, lane in lanes.items():
+    for name, lane in grouped(results, lambda one: f"{one.engine} {one.dtype}").items():
         suite = _suite(root, name, len(lane), sum(not r.expected for r in lane))
         suite.set("skipped", str(sum(r.expected and not r.verdict.good for r in lane)))
         suite.set("time", _seconds(sum(r.seconds for r in lane)))

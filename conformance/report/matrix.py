@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from conformance.core.grouping import grouped
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.message import new_verdict
 
@@ -104,9 +105,7 @@ def matrices(results: Iterable[CaseResult], order: Sequence[str] = ()) -> tuple[
         results: results of a run; several seeds of a case become one cell.
         order: order of the columns; other scenarios come last, by name.
     """
-    lanes: dict[tuple[str, str], list[CaseResult]] = {}
-    for result in results:
-        lanes.setdefault((result.engine, result.dtype), []).append(result)
+    lanes = grouped(results, lambda result: (result.engine, result.dtype))
     return tuple(_matrix(engine, dtype, lane, order) for (engine, dtype), lane in lanes.items())
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from conformance.core.errors import ResultError
+from conformance.core.grouping import grouped
 from conformance.report.jsonl import read_records
 
 
@@ -154,15 +155,7 @@ def tally(results: Iterable[MutantResult]) -> Tally:
 
 def by_module(results: Iterable[MutantResult]) -> dict[str, list[MutantResult]]:
     """The results of each module, in the order of their names."""
-    found: dict[str, list[MutantResult]] = {}
-    for result in results:
-        found.setdefault(result.mutant.module, []).append(result)
-    return dict(sorted(found.items()))
-
-
-def encode(result: MutantResult) -> str:
-    """The result as one line of JSON, without the newline."""
-    return msgspec.json.encode(result).decode()
+    return dict(sorted(grouped(results, lambda result: result.mutant.module).items()))
 
 
 def read_mutants(paths: Iterable[Path]) -> tuple[MutantResult, ...]:

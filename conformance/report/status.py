@@ -320,16 +320,12 @@ def status_of(results: Iterable[CaseResult]) -> tuple[EngineStatus, ...]:
 
 
 def _engine(name: str, found: dict[tuple[str, str], dict[str, CaseResult]]) -> EngineStatus:
-    releases = [
-        (package, Release(release, max(map(_started, cases.values())), _ordered(cases)))
-        for (package, release), cases in found.items()
-    ]
+    releases = []
+    for (package, release), cases in found.items():
+        ordered = tuple(cases[case] for case in sorted(cases))
+        releases.append((package, Release(release, max(map(_started, ordered)), ordered)))
     releases.sort(key=lambda pair: (_order(pair[1].name), pair[1].started))
     return EngineStatus(name, releases[-1][0], tuple(release for _, release in releases))
-
-
-def _ordered(cases: dict[str, CaseResult]) -> tuple[CaseResult, ...]:
-    return tuple(cases[case] for case in sorted(cases))
 
 
 def _weight(result: CaseResult) -> tuple[bool, str]:

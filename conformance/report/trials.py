@@ -84,11 +84,6 @@ class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
         return max(ratios, default=None)
 
 
-def encode(trial: Trial) -> str:
-    """The trial as one line of JSON, without the newline."""
-    return msgspec.json.encode(trial).decode()
-
-
 def read_trials(paths: Iterable[Path]) -> tuple[Trial, ...]:
     """The trials of some files. For the same fault in the same family, the last one counts.
 

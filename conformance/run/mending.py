@@ -6,26 +6,29 @@ This shows defects behind known ones, and confirms the diagnosis of the known on
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from conformance.checks.expectations.entries import Defect, matches
 from conformance.checks.expectations.lock import Locked
+from conformance.checks.expectations.rules import APART
 from conformance.checks.expectations.same_code import as_diagnosed
+from conformance.core.engine import Capability
 from conformance.core.errors import Unsupported
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import together
 from conformance.core.mends import Mend
 from conformance.core.missing_names import missing_name
-from conformance.core.schedule import Schedule
+from conformance.core.schedule import Arrival, Request, Schedule
 from conformance.core.verdict import CaseId, CaseResult, Finding, MendedResult, Verdict
-from conformance.run.behind_unmended import behind_unmended
 from conformance.run.judging.judge import worst
 from conformance.run.judging.witnessed import WITNESS
 from conformance.run.session import Session
+from conformance.scenarios import Brief
 from conformance.scenarios.workloads import is_workload
 
 CHECK = "mends"
@@ -391,3 +394,46 @@ def _without_effect(mend: Mend) -> Finding:
         got="it did not run, or does nothing else when it is mended",
         cause="the entry's place is not what the case shows, or the mend misses it",
     )
+
+
+# Behind a known defect without a mend: its requests, each alone on a model loaded anew ----------
+
+
+def behind_unmended(session: Session, case: CaseId, hidden: Collection[str]) -> tuple[Finding, ...]:
+    """What is wrong with the requests of these schedules, each alone on a model loaded anew.
+
+    A request that continues another one cannot be alone, nor can one of a server, or of a schedule
+    that weighs or counts: the number is that of the schedule.
+    """
+    registry = session.registry
+    scenario, engine = registry.scenarios[case.scenario], registry.engines[case.engine]
+    if scenario.oracle_only or Capability.SERVED in engine.capabilities:
+        return ()
+    made = (schedule for schedule in session.schedules(case) if schedule.name in hidden)
+    alone = dict.fromkeys(single for schedule in made for single in _alone(schedule))
+    found: list[Finding] = []
+    for schedule in alone:
+        single = dataclasses.replace(scenario, make=_only(schedule), witnesses=())
+        scenarios = {**registry.scenarios, scenario.name: single}
+        anew = Session(dataclasses.replace(registry, scenarios=scenarios))
+        found += (f for f in anew.run(case).evidence if not f.verdict.good)
+    wrong = (f for f in found if f.verdict not in (Verdict.UNSUPPORTED, Verdict.VACUOUS))
+    return tuple(msgspec.structs.replace(finding, mended=APART) for finding in wrong)
+
+
+def _only(schedule: Schedule) -> Callable[[Brief], Sequence[Schedule]]:
+    return lambda _: [schedule]
+
+
+def _alone(schedule: Schedule) -> Iterator[Schedule]:
+    """A schedule for each request: it arrives at once, and nothing else happens."""
+    if schedule.weigh is not None or schedule.contracts:
+        return
+    for request in schedule.requests:
+        if request.continues is None:
+            yield Schedule("alone", (Arrival((_unnamed(request),)),), options=schedule.options)
+
+
+def _unnamed(request: Request) -> Request:
+    """Equal requests of several schedules are run once."""
+    return msgspec.structs.replace(request, request_id="alone")

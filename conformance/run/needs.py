@@ -17,7 +17,6 @@ from conformance.core.schedule import Schedule
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.reference.subject import Subject
 from conformance.report.message import worst_of
-from conformance.run.judging.judge import brief_for
 from conformance.run.judging.playing import play_schedule
 from conformance.run.session import Session
 from conformance.scenarios.needed import needed
@@ -54,7 +53,7 @@ def with_needs(
         return result
     engine = session.registry.engines[case.engine]
     subject = session.subject(case)
-    made = session.registry.scenarios[case.scenario].make(brief_for(subject, engine, case.seed))
+    made = session.schedules(case)
     failing = next((schedule for schedule in made if schedule.name == worst.schedule), None)
 
     def fails(candidate: Schedule) -> bool:

@@ -7,16 +7,22 @@ number of slots has no slot for wait here, and are queued.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import contextlib
+import dataclasses
+import functools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.errors import MachineError
 from conformance.core.failures import failure_of, machine_problem
 from conformance.core.forward_calls import ForwardCall
-from conformance.core.other_thread import on_other_thread
 from conformance.core.rounds import Hints
 from conformance.core.schedule import (
+    CYCLES,
     Arrival,
     Probe,
     Removal,
@@ -26,8 +32,7 @@ from conformance.core.schedule import (
     Trigger,
     Weigh,
 )
-from conformance.core.trace import KeptCache, Mode, ProbeResult, Step, StepOutput, Trace
-from conformance.run.measuring import Measuring, cycled
+from conformance.core.trace import Alive, KeptCache, Mode, ProbeResult, Step, StepOutput, Trace
 
 # Steps after the end of the last request, in which the engine must produce nothing.
 _EPILOGUE_STEPS = 2
@@ -329,3 +334,118 @@ def _describe(item: Arrival | Removal | Probe) -> str:
         what = f"probe {item.kind}"
     when = item.when
     return f"{what} (when {when.request_id} is in {when.stage} with {when.count} done)"
+
+
+# The process's one other thread, for what must be shown to work from there too --------------------
+
+T = TypeVar("T")
+
+
+def on_other_thread(work: Callable[[], T]) -> T:
+    """Call ``work`` on the other thread, wait, and return its result.
+
+    All calls share one thread that never ends: each new thread would get its own mlx streams, whose
+    threads outlive it and slow down everything that comes after.
+    """
+    future: Future[T] = Future()
+    _jobs().put((work, future))
+    return future.result()
+
+
+@functools.cache
+def _jobs() -> SimpleQueue[tuple[Callable[[], Any], Future[Any]]]:
+    """The queue of the other thread, which is started by the first call."""
+    jobs: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+
+    def run() -> None:
+        while True:
+            work, future = jobs.get()
+            try:
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001  (raised again in the caller)
+                future.set_exception(error)
+
+    threading.Thread(target=run, name="conformance-other", daemon=True).start()
+    return jobs
+
+
+# Measurements during a run besides model calls, as the schedule requests: memory, reads -----------
+
+# Measured after each step, including the graph behind the caches.
+_EACH_STEP = (Weigh.GRAPH, Weigh.ALIVE)
+# Steps between two measurements, if not every step is measured.
+_SAMPLED = 10
+
+
+def cycled(run: Callable[[], Trace]) -> Trace:
+    """The trace of the last of many runs, with what each of them left; or of one that failed."""
+    from conformance.backend import memory  # noqa: PLC0415
+
+    left: list[Mapping[str, int]] = []
+    with memory.only_new_objects(), memory.exact_buffers():
+        for _ in range(CYCLES):
+            trace = run()
+            if trace.failure is not None or trace.out_of_steps:
+                return trace
+            del trace
+            left.append(memory.left(recorded=False))
+    return dataclasses.replace(run(), left=tuple(left))
+
+
+# mlx is imported only where it is needed: judging a foreign trace needs no mlx.
+class Measuring:
+    """The measurements of one run."""
+
+    def __init__(self, weigh: Weigh | None) -> None:
+        self._weigh = weigh
+        self._reads: list[str] | None = None
+        self._taken = 0
+        self._ended = 0
+
+    @contextlib.contextmanager
+    def on(self) -> Iterator[None]:
+        """Context around all steps."""
+        with contextlib.ExitStack() as stack:
+            if self._weigh in (Weigh.ALIVE, Weigh.SAMPLED, Weigh.IDLE):
+                from conformance.backend import memory  # noqa: PLC0415
+
+                stack.enter_context(memory.only_new_objects())
+                stack.enter_context(memory.exact_buffers())
+            if self._weigh is Weigh.READS:
+                from conformance.backend.host_reads import host_reads  # noqa: PLC0415
+
+                self._reads = stack.enter_context(host_reads())
+            yield
+
+    def after(self, index: int) -> bool:
+        """Whether memory is measured after that step."""
+        sampled = self._weigh is Weigh.SAMPLED and index % _SAMPLED == 0
+        return sampled or self._weigh in _EACH_STEP
+
+    def alive(self, index: int, cache_bytes: int) -> Alive | None:
+        """The objects alive after that step."""
+        if self._weigh is Weigh.GRAPH or not self.after(index):
+            return None
+        from conformance.backend.memory import alive  # noqa: PLC0415
+
+        return alive(cache_bytes)
+
+    def idle(self, ended: int) -> bool:
+        """Whether counts are due: no request is left, and more have ended than before."""
+        due = self._weigh is Weigh.IDLE and ended > self._ended
+        self._ended = ended if due else self._ended
+        return due
+
+    def left(self) -> Mapping[str, int]:
+        """Counts of what is alive beside the run's record."""
+        from conformance.backend.memory import left  # noqa: PLC0415
+
+        return left(recorded=True)
+
+    def reads(self) -> tuple[str, ...] | None:
+        """The host reads since the last call; ``None`` if they are not counted."""
+        if self._reads is None:
+            return None
+        new = tuple(self._reads[self._taken :])
+        self._taken = len(self._reads)
+        return new

@@ -1,7 +1,7 @@
 """Goldens as items of the suite: compared, updated by ``--snapshot-update``, under xdist too."""
 
 import pytest
-from toy.golden_plugin import make_goldens
+from toy.golden_plugin import contents, make_goldens
 
 from conformance.tools.golden.format import load_golden
 
@@ -25,10 +25,6 @@ def made(tmp_path):
     """The folder of goldens of two families, where the suite looks for it."""
     make_goldens(tmp_path / "golden")
     return tmp_path / "golden" / "toy"
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_there_is_an_item_for_each_golden_and_one_for_the_folder(goldens, made):

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from conformance.core.run_header import RunHeader
+from conformance.core.verdict import encode
 from conformance.report.jsonl import ResultFile
 
 FAMILY = '{"vocab_size": 16, "conformance": {"library": "toy"}}'
@@ -138,15 +140,16 @@ def test_spaces_and_letters_in_paths_are_kept(conformance, tmp_path):
 
 def test_two_runs_do_not_write_one_file(toy_run, tmp_path):
     options = ("--family", "calm", "--json", "r.jsonl", "--report", "report")
-    other = ResultFile(tmp_path / "r.jsonl", str)
-    other.add("what the other run has found")
+    other = ResultFile(tmp_path / "r.jsonl")
+    other.add(RunHeader(2))
     done = toy_run(*options)
     assert done.code == 2, done
     text = "r.jsonl: another run is writing its results there; wait until it ends, or choose"
     assert text in done.out + done.err
     assert "Traceback" not in done.out + done.err
-    other.finish(["all that it found"])
-    assert (tmp_path / "r.jsonl").read_text() == "all that it found\n", "it was not disturbed"
+    other.finish([RunHeader(1)])
+    written = (tmp_path / "r.jsonl").read_text()
+    assert written == f"{encode(RunHeader(1))}\n", "it was not disturbed"
     assert toy_run(*options).code == 0, "nothing is left in the way"
     assert len(done.results()) == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.jsonl", "report"]

@@ -1,33 +1,16 @@
 """``conformance releases``: real environments, made without the network of a few tiny wheels."""
 
 import pytest
-from click.testing import CliRunner
-from stand_in_releases import CASE, stand_ins
+from stand_in_releases import CASE, command_on_stand_ins
 
-from conformance.app.cli.main import group
 from conformance.core.errors import ReleaseError
-from conformance.tools.releases import environments, installers, package, release_run, upload_times
+from conformance.tools.releases import environments, installers, package, release_run
 
 
 @pytest.fixture
 def releases(tmp_path, monkeypatch):
     """The command, on a wheelhouse and a stand-in for this project; its result."""
-    project, variables = stand_ins(tmp_path)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(package, "needs", lambda without: ())
-    monkeypatch.setattr(package, "unpack", lambda folder, plugins: project)
-    monkeypatch.setattr(upload_times, "uploaded", _not_reached)
-
-    def run(*arguments):
-        options = ["--cache-dir", str(tmp_path / "cache")]
-        return CliRunner().invoke(group, ["releases", *arguments, *options])
-
-    return run
-
-
-def _not_reached(release):
-    raise ReleaseError(f"the index has nothing of {release}")
+    return command_on_stand_ins(tmp_path, monkeypatch, "releases")
 
 
 def test_the_table_shows_when_a_defect_was_fixed_and_which_releases_cannot_be_run(

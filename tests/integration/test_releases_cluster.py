@@ -18,7 +18,7 @@ PATCHES = """
 try:
     from pathlib import Path
     from conformance.core.errors import ReleaseError
-    from conformance.tools.releases import package, upload_times
+    from conformance.tools.releases import package, solving
 except ImportError:  # an environment's own interpreter
     pass
 else:
@@ -27,7 +27,7 @@ else:
 
     package.needs = lambda without: ()
     package.unpack = lambda folder, plugins: Path({project!r})
-    upload_times.uploaded = uploaded
+    solving.uploaded = uploaded
 """
 
 

@@ -106,3 +106,8 @@ def make_goldens(root, scales=SCALES):
     library.scales = scales
     pairs = [(library, one) for one in families(scales)]
     return accept([propose(pair, root=root, expectations=None) for pair in pairs])
+
+
+def contents(folder):
+    """The bytes of each file in a folder of goldens, by the file's name."""
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -105,11 +105,7 @@ def _connected(address: str) -> AbstractContextManager[Any]:
 
 
 def _shared(settings: Settings) -> None:
-    """Refuse options that the workers cannot follow.
-
-    Raises:
-        ConformanceError: an option names a file or a module of this machine.
-    """
+    """Refuse options that the workers cannot follow."""
     for option, given in (
         ("--family-file", settings.family_files),
         ("--plugin", settings.plugins),

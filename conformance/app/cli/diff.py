@@ -13,8 +13,7 @@ from conformance.app.cli.options import EXISTING_FILE, FACTOR
 from conformance.app.cli.outputs import reads, writable
 from conformance.app.cli.printing import say
 from conformance.core.errors import ResultError
-from conformance.report.comparison import NOISE_FACTOR, Comparison, Kind, compare
-from conformance.report.comparison_markdown import markdown, summary
+from conformance.report.comparison import NOISE_FACTOR, Comparison, Kind, compare, markdown, summary
 from conformance.report.joining import lacking_shards
 from conformance.report.jsonl import RunFile, read_run, write_lines
 

@@ -30,8 +30,8 @@ from conformance.run.hosting import load_plugins
 from conformance.run.registry import Registry, select
 from conformance.run.selection import DTYPES
 from conformance.run.session import Session
-from conformance.tools.explain import encode, explain
-from conformance.tools.explain.accuracy import Trial, encode_trial, trials
+from conformance.tools.explain import explain
+from conformance.tools.explain.accuracy import Trial, trials
 
 
 @click.command("explain")
@@ -98,8 +98,7 @@ def command(
     with plain_output():
         found = _explain(registry, case, fault_key, schedule)
     print_explanation(console, found)
-    if target is not None:
-        ResultFile(target, encode).finish([found])
+    ResultFile(target).finish([found])
 
 
 def _explain(registry: Registry, case: CaseId, fault_key: str | None, schedule: str) -> Explanation:
@@ -144,17 +143,15 @@ def _hits(
 ) -> None:
     keys = [glob if "/" in glob else f"*/{glob}" for glob in patterns]
     chosen = [registry.faults[key] for key in select(registry.faults, keys, what="fault")]
-    file = ResultFile(target, encode_trial) if target is not None else None
+    file = ResultFile(target)
     found: list[Trial] = []
     for engine in dict.fromkeys(fault.engine for fault in chosen):
         faults = [fault for fault in chosen if fault.engine == engine]
         for trial in trials(registry, faults, _families(registry, engine, families), dtype):
             found.append(trial)
-            if file is not None:
-                file.add(trial)
+            file.add(trial)
             console.print(line_of(trial), soft_wrap=True)
-    if file is not None:
-        file.finish(found)
+    file.finish(found)
     print_hits(console, found)
 
 

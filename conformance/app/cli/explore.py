@@ -6,6 +6,7 @@ import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -27,7 +28,7 @@ from conformance.app.cli.registries import chosen_pairs, expectations, registry
 from conformance.core.errors import ConformanceError
 from conformance.core.schedule import Schedule, to_json
 from conformance.core.verdict import Verdict
-from conformance.report.jsonl import write_lines
+from conformance.report.jsonl import ResultFile
 from conformance.run.mending import Mending
 from conformance.run.registry import select
 from conformance.run.selection import DTYPES
@@ -160,8 +161,7 @@ def command(
             for engine, family in pairs
         ]
         found = _explore_all(units, corpus, shared)
-    if target:
-        write_lines(target, (msgspec.json.encode(item).decode() for item in found))
+    ResultFile(target).finish(found)
     ctx.exit(1 if any(item.bad for item in found) else 0)
 
 
@@ -179,11 +179,7 @@ def _unit(plain: ExploreUnit, *, known: bool) -> ExploreUnit:
 
 
 def _refuse(options: Mapping[str, object], why: str) -> None:
-    """Refuse options of the other mode.
-
-    Raises:
-        ConformanceError: such an option is given.
-    """
+    """Refuse options of the other mode."""
     for option, value in options.items():
         if value:
             raise ConformanceError(f"{option} {why}")
@@ -203,8 +199,9 @@ def shares(pairs: int, workers: int, minutes: float | None) -> tuple[int, float 
 def _explore_all(units: list[ExploreUnit], corpus: Path | None, shared: Helpers) -> list[Explored]:
     """Explore; print each family's discoveries as soon as it is done, and each cause once."""
     console, found, causes = new_console(), [], Causes()
+    crashed = partial(Explored, failed="its process crashed")
     with console.status("exploring") as status:
-        for _, given in shared.as_they_come(_work, units, on_crash=_crashed):
+        for _, given in shared.as_they_come(_work, units, on_crash=crashed):
             more = causes.new(given)
             found.append(more)
             for line in lines(more):
@@ -230,10 +227,6 @@ def _work(unit: ExploreUnit) -> Explored:
     from conformance.tools.explore.hunting import explore  # noqa: PLC0415 - only workers make examples
 
     return explore(registry(), unit)
-
-
-def _crashed(unit: ExploreUnit) -> Explored:
-    return Explored(unit, failed="its process crashed")
 
 
 # The output of ``conformance explore`` -----------------------------------------------------------
@@ -333,8 +326,7 @@ def look_for_false_alarms(
                 allotment.take(more)
                 alarms = sum(len(item.alarms) for item in allotment.found)
                 status.update(f"{allotment.rows} of {cases} rows, {alarms} alarms")
-    if target:
-        write_lines(target, (msgspec.json.encode(item).decode() for item in allotment.found))
+    ResultFile(target).finish(allotment.found)
     for line in _alarm_lines(allotment, cases):
         console.print(line, soft_wrap=True)
     return _passed(allotment)

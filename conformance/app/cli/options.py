@@ -94,14 +94,32 @@ def globs(kind: str, text: str) -> Callable[[F], F]:
     return click.option(f"--{kind}", _PLURALS[kind], multiple=True, metavar="GLOB", help=text)
 
 
-def json_lines(text: str) -> Callable[[F], F]:
-    """``--json FILE``: the file to write results to, checked before the command begins."""
+def new_file(option: str, name: str, text: str) -> Callable[[F], F]:
+    """An option that names a file to write, which is checked before the command begins."""
 
     def checked(_: click.Context, __: click.Parameter, value: Path | None) -> Path | None:
-        return writable(value, "--json") if value else None
+        return writable(value, option) if value else None
 
     kind = click.Path(dir_okay=False, path_type=Path)
-    return click.option("--json", "target", type=kind, metavar="FILE", callback=checked, help=text)
+    return click.option(option, name, type=kind, metavar="FILE", callback=checked, help=text)
+
+
+def json_lines(text: str) -> Callable[[F], F]:
+    """``--json FILE``: the file to write results to."""
+    return new_file("--json", "target", text)
+
+
+def earlier_results(text: str = "") -> Callable[[F], F]:
+    """``--read FILE``: the results of earlier runs, to report instead of running anything."""
+    return click.option(
+        "--read",
+        "sources",
+        type=EXISTING_FILE,
+        multiple=True,
+        metavar="FILE",
+        help="Only report the results of an earlier run from this file, whole or partial; may be "
+        f"repeated, and --json then merges the files. {text}",
+    )
 
 
 def power_files_option(text: str) -> Callable[[F], F]:

@@ -12,8 +12,7 @@ from typing import Any, TypeVar, cast
 import click
 from rich.console import Console
 
-from conformance.app.cli.options import stacked
-from conformance.app.cli.outputs import writable
+from conformance.app.cli.options import new_file, stacked
 from conformance.report import Outcome, summary
 from conformance.report.jsonl import write_lines
 from conformance.report.junit import junit_xml
@@ -65,8 +64,7 @@ class Output:
     def write_junit(self, outcome: Outcome) -> None:
         """Write the JUnit file if ``--junit`` was given."""
         if self.junit:
-            xml = junit_xml(outcome)
-            write_lines(self.junit, xml.splitlines())
+            write_lines(self.junit, junit_xml(outcome).splitlines())
 
 
 def output_options(function: F) -> F:
@@ -79,8 +77,7 @@ def output_options(function: F) -> F:
         if quiet and verbose:
             raise click.UsageError("--quiet and --verbose: choose one of them")
         verbosity = Verbosity.QUIET if quiet else Verbosity.VERBOSE if verbose else Verbosity.NORMAL
-        file = writable(junit, "--junit") if junit else None
-        return function(*args, output=Output(verbosity, durations, file), **more)
+        return function(*args, output=Output(verbosity, durations, junit), **more)
 
     return stacked(
         click.option(
@@ -100,10 +97,5 @@ def output_options(function: F) -> F:
             metavar="N",
             help="How many of the slowest cases to list.",
         ),
-        click.option(
-            "--junit",
-            type=click.Path(dir_okay=False, path_type=Path),
-            metavar="FILE",
-            help="Write the cases as JUnit XML.",
-        ),
+        new_file("--junit", "junit", "Write the cases as JUnit XML."),
     )(cast("F", call))

@@ -19,7 +19,7 @@ from conformance.core.verdict import CaseResult, decode
 from conformance.report import Outcome, duration
 from conformance.report.matrix import UNEXPECTED
 from conformance.report.worsening import Base
-from conformance.run.time_left import TimeLeft
+from conformance.run.family_seconds import TimeLeft
 
 LINE_EVERY_SECONDS = 10.0
 BAR_EVERY_SECONDS = 0.1

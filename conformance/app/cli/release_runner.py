@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import click
+
 from conformance.app.cli.cluster_option import Helpers
+from conformance.app.cli.options import SECONDS, stacked
 from conformance.app.cli.printing import say
 from conformance.app.cli.registries import registry_of
 from conformance.core.run_header import RunHeader
@@ -206,16 +209,14 @@ def run_on_cluster(
     ]
     planned = Counter(part.release for part in parts)
     found: dict[Release, list[Ran]] = {release: [] for release in releases}
-    for index, ran in shared.as_they_come(run_part, parts, on_crash=_crashed):
+    ended = "cannot be run: the workers that ran it ended"
+    crashed = lambda part: Ran(Column(part.release, problem=ended))  # noqa: E731
+    for index, ran in shared.as_they_come(run_part, parts, on_crash=crashed):
         release = parts[index].release
         found[release].append(ran)
         note(release, len(found[release]), planned[release])
         if len(found[release]) == planned[release]:
             yield _whole(release, choice, found[release])
-
-
-def _crashed(part: Part) -> Ran:
-    return Ran(Column(part.release, problem="cannot be run: the workers that ran it ended"))
 
 
 def _whole(release: Release, choice: Choice, parts: Sequence[Ran]) -> Ran:
@@ -245,3 +246,43 @@ def keep(ran: Ran, file: Path) -> None:
         write_results(file, ran.column.results, RunHeader(planned=len(ran.column.results)))
     if ran.caches:
         write_lines(caches_file(file), ran.caches)
+
+
+# The options of commands that install releases and run them ---------------------------------------
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+release_options = stacked(
+    click.option(
+        "--timeout",
+        type=SECONDS,
+        metavar="SECONDS",
+        help="Stop the run of a release after this time; results until then count.",
+    ),
+    click.option(
+        "--json",
+        "json_folder",
+        type=_FOLDER,
+        metavar="DIR",
+        help="Save the results in this folder, one file for each release.",
+    ),
+    click.option(
+        "--resume",
+        is_flag=True,
+        help="Read existing results in the folder of --json instead of rerunning these releases.",
+    ),
+    click.option(
+        "--pin",
+        "pins",
+        multiple=True,
+        metavar="[LIBRARY==V:]NAME==V",
+        help="Install this version with every release, or with the named one, instead of the "
+        "version known to work.",
+    ),
+    click.option(
+        "--cache-dir",
+        type=_FOLDER,
+        metavar="DIR",
+        help="Folder for the releases' environments. Default: a folder in the user's cache.",
+    ),
+)

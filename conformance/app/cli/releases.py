@@ -8,11 +8,9 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.cluster_option import cluster_option, helpers
-from conformance.app.cli.options import globs, jobs_option
-from conformance.app.cli.outputs import writable
+from conformance.app.cli.options import globs, jobs_option, new_file
 from conformance.app.cli.printing import say
-from conformance.app.cli.release_options import release_options
-from conformance.app.cli.release_runner import Runner, environments
+from conformance.app.cli.release_runner import Runner, environments, release_options
 from conformance.core.errors import ReleaseError
 from conformance.core.verdict import CaseId
 from conformance.report.history import State, state_of
@@ -43,12 +41,7 @@ _MB = 1e6
 @cluster_option
 @jobs_option("As for `run`.")
 @release_options
-@click.option(
-    "--markdown",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also write the table as Markdown.",
-)
+@new_file("--markdown", "markdown", "Also write the table as Markdown.")
 @click.option(
     "--clean",
     is_flag=True,
@@ -98,7 +91,6 @@ def command(
     if not releases:
         raise ReleaseError("name releases, for example mlx-lm==0.31.2,0.31.3, or give --clean")
     chosen = parse(releases)
-    markdown = writable(markdown, "--markdown") if markdown else None
     if resume and (json_folder is None or case is not None):
         raise ReleaseError("--resume needs --json DIR, where the results are, and no --bisect")
     if cluster and cache_dir:

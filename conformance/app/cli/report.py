@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from conformance.app.cli.auto_explain import with_explanations
 from conformance.app.cli.options import (
@@ -18,31 +20,31 @@ from conformance.app.cli.options import (
     family_files_option,
     power_files_option,
 )
+from conformance.app.cli.output_options import Output
 from conformance.app.cli.outputs import places, reads, report_place, writable
 from conformance.app.cli.printing import say, say_command
 from conformance.app.cli.registries import registry_of
-from conformance.app.cli.report_site import write_site_of
 from conformance.checks.expectations import load_expectations
 from conformance.checks.expectations.derived import derived, unknown_ids
 from conformance.core.errors import ConformanceError, ReportError
 from conformance.core.user_files import read_text
 from conformance.core.verdict import CaseResult
 from conformance.report import Outcome
-from conformance.report.annotations import error_annotations
 from conformance.report.badge import LABEL, Badge, badge, endpoint_json, svg
 from conformance.report.comparison import Comparison, compare
 from conformance.report.cost_table import cost_table, with_costs
-from conformance.report.job_summary import MOST_BYTES, job_summary
+from conformance.report.job_summary import MOST_BYTES, error_annotations, job_summary
 from conformance.report.joining import read_joined
-from conformance.report.jsonl import write_lines, write_results
-from conformance.report.junit import junit_xml
+from conformance.report.jsonl import read_results, write_lines, write_results
 from conformance.report.mutants import read_mutants
 from conformance.report.pages.material import Material, merged, read_explanations, read_scripts
 from conformance.report.pages.site import write_site
+from conformance.report.pages.status_site import write_status
 from conformance.report.servers import compatibility, with_table
 from conformance.report.trials import read_trials
 from conformance.run.coverage import defects_upstream, take_inventory
 from conformance.scenarios import LADDER
+from conformance.tools.releases.release_run import CACHES
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
@@ -217,7 +219,7 @@ def command(
         say_command(line)
     if json_file:
         write_results(json_file, results, joined.header)
-    _write_junit(junit, outcome)
+    Output(junit=junit).write_junit(outcome)
     write_tables(servers_file, costs_file, results)
     if badge_folder:
         _write_badge(badge_folder, badge(results, label, missing, problems=len(problems)))
@@ -249,11 +251,7 @@ def _material(
 
 
 def _check_pages(folder: Path | None, *of_pages: object) -> None:
-    """Check that the pages can be written.
-
-    Raises:
-        ConformanceError: they can't, or an option adds to pages but --html is missing.
-    """
+    """Check that the pages can be written."""
     if folder is not None:
         report_place(folder, "--html")
     elif any(of_pages):
@@ -280,11 +278,7 @@ def _derived(
 
 
 def _stale(results: tuple[CaseResult, ...], folder: Path | None) -> tuple[str, ...]:
-    """Report expectations without a case.
-
-    Raises:
-        ConformanceError: schedules were left out, which may have shown the defects.
-    """
+    """Report expectations without a case."""
     if partial := next((result.case for result in results if result.left_out), ""):
         raise ConformanceError(
             f"--whole: {partial} is not of the full tier, so that what met no case may only have "
@@ -298,21 +292,12 @@ def _write_badge(folder: Path, shown: Badge) -> None:
     write_lines(folder / "badge.json", endpoint_json(shown).splitlines())
 
 
-def _write_junit(path: Path | None, outcome: Outcome) -> None:
-    if path is not None:
-        write_lines(path, junit_xml(outcome).splitlines())
-
-
 def _summarize(outcome: Outcome, found: Comparison | None, to: Path | None, *, said: bool) -> None:
-    """Append the summary to the file, or print it."""
-    if to is not None:
-        _append_summary(outcome, found, to)
-    elif said:
-        say(job_summary(outcome, found), nl=False)
-
-
-def _append_summary(outcome: Outcome, found: Comparison | None, to: Path) -> None:
-    """Append the summary to a file that may already hold output of other commands."""
+    """Append the summary to a file, which may hold output of other commands, or print it."""
+    if to is None:
+        if said:
+            say(job_summary(outcome, found), nl=False)
+        return
     try:
         there = to.stat().st_size if to.exists() else 0
         text = job_summary(outcome, found, most_bytes=max(MOST_BYTES - there, 0))
@@ -331,38 +316,59 @@ def write_tables(servers: Path | None, costs: Path | None, results: Sequence[Cas
     Raises:
         ConformanceError: no result belongs in a table, or its file cannot be written.
     """
-    _write_servers(servers, results)
-    _write_costs(costs, results)
+    if servers is not None:
+        asked = compatibility(results, take_inventory(registry_of(), results))
+        if asked is None:
+            raise ConformanceError("--servers: none of the results is of a server")
+        _write_between_marks(servers, partial(with_table, found=asked))
+    if costs is not None:
+        counted = cost_table(results)
+        if counted is None:
+            raise ConformanceError("--costs: none of the results counts what work costs")
+        _write_between_marks(costs, partial(with_costs, found=counted))
 
 
-def _write_servers(path: Path | None, results: Sequence[CaseResult]) -> None:
-    """Write the table of servers, if wanted; if the file has marks for it, between them.
-
-    Raises:
-        ConformanceError: no result is from a server.
-    """
-    if path is None:
-        return
-    found = compatibility(results, take_inventory(registry_of(), results))
-    if found is None:
-        raise ConformanceError("--servers: none of the results is of a server")
-    _write(path, lambda text: with_table(text, found))
-
-
-def _write_costs(path: Path | None, results: Sequence[CaseResult]) -> None:
-    """Write the table of contract counts in the same way.
-
-    Raises:
-        ConformanceError: no result has counts.
-    """
-    if path is None:
-        return
-    found = cost_table(results)
-    if found is None:
-        raise ConformanceError("--costs: none of the results counts what work costs")
-    _write(path, lambda text: with_costs(text, found))
-
-
-def _write(path: Path, filled: Callable[[str], str]) -> None:
+def _write_between_marks(path: Path, filled: Callable[[str], str]) -> None:
     text = read_text(path, ReportError) if path.exists() else ""
     write_lines(path, filled(text).splitlines())
+
+
+# ``conformance report --site``: the status of engines over their releases -------------------------
+
+_TAKEN = ("files", "status_folder", "expectations", "family_files")
+
+
+def write_site_of(
+    ctx: click.Context,
+    folder: Path,
+    files: Sequence[Path],
+    expectations: Path | None,
+    family_files: tuple[Path, ...],
+) -> None:
+    """Write the site from result files of any runs.
+
+    A wrong result is a known defect if an entry explains it, whatever its file says: results of
+    ``conformance releases`` are judged without entries.
+
+    Raises:
+        ConformanceError: an option about one run is given, too, or a file or an entry is not valid.
+    """
+    for parameter in ctx.command.params:
+        given = ctx.get_parameter_source(parameter.name or "") is not ParameterSource.DEFAULT
+        if given and parameter.name not in _TAKEN:
+            raise ConformanceError(
+                f"--site is about several runs, and {parameter.opts[0]} about one; give them to "
+                "two commands"
+            )
+    report_place(folder, "--site")
+    # `conformance releases --json` writes those of cache classes next to the results.
+    of_cases = [path for path in files if not path.name.endswith(CACHES)]
+    results = [result for path in of_cases for result in read_results(path)]
+    if not results:
+        raise ConformanceError(f"no results in {', '.join(map(str, files))}")
+    registry = registry_of(family_files=family_files)
+    known = load_expectations(expectations, registry.expectations)
+    pairs = [(result, known.apply(result)) for result in derived(results, known)]
+    judged = [new if new.expected and not result.expected else result for result, new in pairs]
+    count = write_status(folder, judged, defects_upstream(registry, known))
+    say(f"{count} pages: {folder / 'index.html'}")

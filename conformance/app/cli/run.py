@@ -10,7 +10,7 @@ import click
 
 from conformance.app.cli.auto_explain import EXPLAIN_SECONDS, FIRST_SECONDS
 from conformance.app.cli.cluster_option import cluster_option
-from conformance.app.cli.grouped_help import FIRST, GroupedCommand
+from conformance.app.cli.lazy_group import FIRST, GroupedCommand
 from conformance.app.cli.options import (
     EXISTING_FILE,
     SECONDS,

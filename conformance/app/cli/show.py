@@ -10,7 +10,6 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from conformance.app.cli.coverage_lists import COVERAGE
 from conformance.app.cli.models_output import plain_output
 from conformance.app.cli.options import (
     EXISTING_FILE,
@@ -24,7 +23,7 @@ from conformance.app.cli.printing import say
 from conformance.app.cli.registries import case_of, near, registry_of
 from conformance.app.cli.server_options import server_options
 from conformance.app.cli.show_defects import Wanted, show_defects
-from conformance.app.cli.show_lists import DEFECTS, KINDS, lists_of, overview, print_lists
+from conformance.app.cli.show_lists import COVERAGE, DEFECTS, KINDS, lists_of, overview, print_lists
 from conformance.app.pytest_plugin.setup import make_setup
 from conformance.app.run_settings import Settings, settings_of
 from conformance.checks.expectations import load_expectations
@@ -182,11 +181,7 @@ def _show_installed(
     *,
     as_json: bool,
 ) -> None:
-    """Print the list that ``what`` names, or the count of each list.
-
-    Raises:
-        ConformanceError: there is no such list.
-    """
+    """Print the list that ``what`` names, or the count of each list."""
     if what is not None and what not in KINDS:
         known = load_expectations(None, registry.expectations).defects
         if any(what == entry.id for entry in known):

@@ -92,11 +92,7 @@ def show_defects(
 
 
 def _issue(found: Sequence[KnownDefect], name: str | None, folder: Path | None) -> str:
-    """The text of an upstream issue, with a script and its output that are kept.
-
-    Raises:
-        ConformanceError: there is none.
-    """
+    """The text of an upstream issue, with a script and its output that are kept."""
     scripts = issue_scripts(folder)
     there = {one.id: one for one in found if one.id in scripts}
     if name is None:

@@ -5,26 +5,27 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.table import Table
 
 from conformance.app.cli.consoles import new_console
-from conformance.app.cli.coverage_lists import COVERAGE, coverage_lists
 from conformance.app.cli.parallel import in_processes
 from conformance.core.engine import Engine
-from conformance.core.errors import ModelError, Unsupported
+from conformance.core.errors import ConformanceError, ModelError, Unsupported
 from conformance.core.family import Family
 from conformance.core.inventory import Account
 from conformance.core.library import Library
 from conformance.report.outcome import count
 from conformance.run.coverage import account
+from conformance.run.field_coverage import State, covered
+from conformance.run.largest_values import PLAIN, WITH, LargestValues
 from conformance.run.registry import Registry, select
 
 Lists = dict[str, Any]
 
-DEFECTS = "defects"
+COVERAGE, DEFECTS = "coverage", "defects"
 KINDS = ("families", "engines", "scenarios", "faults", "plugins", COVERAGE, DEFECTS)
 
 _IN_TABLE = {
@@ -135,12 +136,12 @@ def _families(registry: Registry) -> Lists:
             for found in accounts
             for module, reason in sorted(found.excluded.items())
         ],
-        "uncovered": [row for found in accounts for row in _uncovered(found)],
+        "uncovered": _uncovered(accounts),
     }
 
 
-def _uncovered(found: Account) -> list[dict[str, str]]:
-    return [{"library": found.library, "module": module} for module in found.uncovered]
+def _uncovered(accounts: Sequence[Account]) -> list[dict[str, str]]:
+    return [{"library": a.library, "module": module} for a in accounts for module in a.uncovered]
 
 
 def _engines(registry: Registry) -> Lists:
@@ -282,6 +283,8 @@ def _line(count: int, what: str, names: Iterable[str]) -> str:
 
 # ``conformance show families --engine``: load each family and show its parts ---------------------
 
+_CRASHED = {"caches": "its process crashed", "positions": ""}
+
 
 def loaded_families(
     registry: Registry, patterns: tuple[str, ...], caches: tuple[str, ...] = ()
@@ -298,7 +301,8 @@ def loaded_families(
     engines = [registry.engines[n] for n in registry.select_engines(patterns)]
     subjects = [(e, f) for e in engines for f in registry.families_of(e)]
     work = {(e.library, f.name): (registry.libraries[e.library], f) for e, f in subjects}
-    facts = dict(zip(work, _load_all(work), strict=True))
+    described = in_processes(_describe, list(work.values()), jobs=None, on_crash=lambda _: _CRASHED)
+    facts = dict(zip(work, described, strict=True))
     reasons = Counter[tuple[str, str, str]]()
     rows = []
     for engine, family in subjects:
@@ -331,20 +335,8 @@ def loaded_families(
             for found in accounts
             for module, reason in sorted(found.excluded.items())
         ],
-        "uncovered": [
-            {"library": found.library, "module": module}
-            for found in accounts
-            for module in found.uncovered
-        ],
+        "uncovered": _uncovered(accounts),
     }
-
-
-def _load_all(work: Mapping[Any, tuple[Library, Family]]) -> Iterator[dict[str, str]]:
-    return in_processes(_describe, list(work.values()), jobs=None, on_crash=_crashed)
-
-
-def _crashed(_: tuple[Library, Family]) -> dict[str, str]:
-    return {"caches": "its process crashed", "positions": ""}
 
 
 def _describe(subject: tuple[Library, Family]) -> dict[str, str]:
@@ -354,3 +346,42 @@ def _describe(subject: tuple[Library, Family]) -> dict[str, str]:
     except (Unsupported, ModelError) as error:
         return {"caches": str(error), "positions": ""}
     return {"caches": ", ".join(found.caches), "positions": found.positions}
+
+
+# ``conformance show coverage``: the fields that libraries accept, and which schedules set them ----
+
+
+def coverage_lists(registry: Registry, engines: Sequence[str]) -> dict[str, Any]:
+    """Tables by title: fields of each state, their numbers by place, the largest values played.
+
+    Raises:
+        ConformanceError: none of the engines says what its library accepts.
+    """
+    largest = LargestValues()
+    states = covered(registry, engines, largest)
+    if not states:
+        raise ConformanceError(f"{', '.join(engines)}: no adapter of these says what is accepted")
+    whys = {State.SET: "by", State.REVIEWED: "reason", State.GAP: ""}
+    lists: dict[str, Any] = {
+        f"fields {state}": [
+            {"engine": one.engine, "place": one.place, "field": one.field}
+            | ({name: one.why} if name else {})
+            for one in states
+            if one.state is state
+        ]
+        for state, name in whys.items()
+    }
+    counts = Counter((one.engine, one.place, one.state) for one in states)
+    places = dict.fromkeys((one.engine, one.place) for one in states)
+    lists["places"] = [
+        {"engine": engine, "place": place}
+        | {str(state): counts[engine, place, state] for state in State}
+        for engine, place in places
+    ]
+    lists["largest values"] = [
+        {"engine": one.engine, "quantity": one.quantity}
+        | {feature: one.values.get(feature) for feature in (PLAIN, *WITH)}
+        | {"by": one.by}
+        for one in largest.table()
+    ]
+    return lists

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from conformance.app.cli.pytest_call import call_pytest
 from conformance.app.run_settings import Settings
+from conformance.core.grouping import grouped
 from conformance.core.verdict import CaseId
 from conformance.run.family_seconds import FamilySeconds
 
@@ -70,11 +71,8 @@ def parts_of(
 
     The longest parts come first.
     """
-    groups: dict[str, list[CaseId]] = {}
-    for case in cases:
-        groups.setdefault(group_of(case), []).append(case)
     found = []
-    for group, own in groups.items():
+    for group, own in grouped(cases, group_of).items():
         count = min(len(own), max(1, math.ceil(seconds.of(group) / most)))
         ends = [round(len(own) * index / count) for index in range(count + 1)]
         for begin, end in itertools.pairwise(ends):

@@ -7,6 +7,8 @@ import traceback
 from conformance.app.pytest_plugin.setup import Setup
 from conformance.core.errors import ConformanceError, MachineError
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
+from conformance.run.judging.judge import Outcome
+from conformance.run.judging.summing import result_of
 
 
 def crashed(
@@ -98,19 +100,10 @@ def unjudged(setup: Setup, case: CaseId, text: str) -> CaseResult:
 
 def _result(setup: Setup, case: CaseId, finding: Finding, seconds: float) -> CaseResult:
     library = setup.registry.libraries[setup.library_of(case)]
-    return CaseResult(
-        case=str(case),
-        engine=case.engine,
-        family=case.family,
-        scenario=case.scenario,
-        dtype=case.dtype,
-        seed=case.seed,
-        verdict=finding.verdict,
-        expected=False,
-        max_abs_diff=None,
-        noise=None,
-        first_bad_step=None,
-        evidence=(finding,),
+    return result_of(
+        case,
+        Outcome((finding,), (), None),
+        adds="",
         versions=setup.registry.versions_of(case.engine),
         device=library.device(),
         seconds=seconds,

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,7 +23,6 @@ from conformance.app.pytest_plugin.options import (
     SUITE_NODE,
     case_of,
 )
-from conformance.app.pytest_plugin.result_keeping import ResultKeeper
 from conformance.app.pytest_plugin.run_end import RunEnd, about
 from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.app.pytest_plugin.worker_crashes import write_to_real_stderr
@@ -37,11 +37,14 @@ from conformance.core.plain_text import plain
 from conformance.core.tier_names import DEFAULT, QUICK
 from conformance.core.unavailable import sentences
 from conformance.core.verdict import CaseId, CaseResult, decode, encode
+from conformance.reference.surroundings import Environment, family_digest
 from conformance.report import Outcome, failure_message, properties, render, summary
 from conformance.report.jsonl import ResultFile
 from conformance.report.outcome import count
 from conformance.run.field_coverage import known_fields, new_fields
 from conformance.run.registry import Registry
+from conformance.run.reuse.dependency_recorder import Seen
+from conformance.run.reuse.planning import bare
 from conformance.run.selection import DEFAULT_ENGINES
 from conformance.run.unexercised import unexercised
 
@@ -64,7 +67,7 @@ def install(config: pytest.Config) -> None:
         assert setup.cases or setup.selection.shard.count > 1, "what matches nothing raises"
         if setup.settings.devices:
             device.check_gpu()
-        file = ResultFile(setup.settings.json, encode) if setup.settings.json else None
+        file = ResultFile(setup.settings.json)
     except ConformanceError as error:
         raise pytest.UsageError(str(error)) from error
     processes = WorkerProcesses(setup, config)
@@ -79,7 +82,7 @@ class ResultCollector:
     def __init__(
         self,
         setup: Setup,
-        file: ResultFile[CaseResult] | None,
+        file: ResultFile,
         processes: WorkerProcesses,
         config: pytest.Config,
     ) -> None:
@@ -146,7 +149,11 @@ class ResultCollector:
         report.location = (SUITE_NODE, None, case)
         report.when = "call"
         report.outcome = "passed" if result.expected else "failed"
-        report.longrepr = None if result.expected else self._message(result)
+        report.longrepr = (
+            None
+            if result.expected
+            else plain(failure_message(result, options=self.setup.settings.rerun_options))
+        )
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """The user (or ``pytest.exit``) stopped the run."""
@@ -268,8 +275,6 @@ class ResultCollector:
 
     def _end_file(self) -> None:
         """Give the results their final name, or leave them in the partial file."""
-        if self._file is None:
-            return
         end = self.end
         if not end.whole:
             self._file.close()
@@ -288,28 +293,23 @@ class ResultCollector:
     def _record(self, result: CaseResult) -> None:
         result = msgspec.structs.replace(result, invocation=self._invocation)
         self._results[result.case] = result
-        if self._file:
-            with self._file_errors_reported():
-                if len(self._results) == 1:
-                    self._file.begin(self.end.header)
-                self._file.add(result)
+        with self._file_errors_reported():
+            if len(self._results) == 1:
+                self._file.begin(self.end.header)
+            self._file.add(result)
 
     @contextlib.contextmanager
     def _file_errors_reported(self) -> Iterator[None]:
         """If results can't be written, as on a full disk, end the run; earlier results stay."""
-        assert self._file is not None
         try:
             yield
         except ResultError as error:
             why = f"{error}; {self._file.partial.name} has those before"
             why = why if self._file.kept else str(error)
             self._file.close()
-            self._file, self._unwritten = None, True
+            self._file, self._unwritten = ResultFile(None), True
             self._problems.append(why)
             stop_run(self._config, why)
-
-    def _message(self, result: CaseResult) -> str:
-        return plain(failure_message(result, options=self.setup.settings.rerun_options))
 
     def _select(self, nodeids: Iterable[str]) -> None:
         self._selected = frozenset(case for node in nodeids if (case := case_of(node)))
@@ -338,3 +338,66 @@ def not_played(
     return tuple(
         f"not all was played: {line}" for line in (*sentences(lacking), *dict.fromkeys(names))
     )
+
+
+# Keeps the results of a run for later ones, in the reporting process ------------------------------
+
+
+class ResultKeeper:
+    """Collects what each case depends on; at the end it writes the results under their keys.
+
+    Attributes:
+        problem: a sentence if nothing was kept because something changed during the run.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._modules: dict[tuple[str, str], dict[str, Seen]] = {}
+        self._cases: set[str] = set()
+        self.problem = ""
+
+    def take(self, case: str, modules: str) -> None:
+        """Note that a case may be kept.
+
+        Args:
+            case: its id.
+            modules: JSON of what it depends on, without what was reported before.
+        """
+        found = msgspec.json.decode(modules, type=dict[str, Seen])
+        name = CaseId.parse(case)
+        self._modules.setdefault((name.engine, name.family), {}).update(found)
+        self._cases.add(case)
+
+    def keep(self, results: Iterable[CaseResult]) -> dict[str, str]:
+        """Write the results that may be kept; return the key of each.
+
+        Nothing is written if the installation or the settings have changed since the run began.
+        """
+        kept: dict[tuple[str, str], list[CaseResult]] = {}
+        for result in results:
+            if result.case in self._cases and not result.reused:
+                kept.setdefault((result.engine, result.family), []).append(result)
+        before = self._setup.environment
+        if kept and Environment().contents != before.contents:
+            self.problem = "what is installed changed during this run: its results are not kept"
+            return {}
+        store = self._setup.result_store()
+        tier = self._setup.selection.tier.name
+        keys = {}
+        for (engine, name), found in kept.items():
+            family = self._setup.registry.families[
+                self._setup.registry.engines[engine].library, name
+            ]
+            if Path(family.path).is_file() and not before.unchanged(Path(family.path)):
+                continue
+            digest = family_digest(family)
+            store.add(
+                engine,
+                name,
+                family_digest=digest,
+                modules=self._modules[engine, name],
+                results={tier: [bare(result) for result in found]},
+            )
+            for result in found:
+                keys[result.case] = store.key(CaseId.parse(result.case), digest, tier)
+        return keys

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from conformance.core.grouping import grouped
 from conformance.report.mutants import Fate, MutantResult, Tally, by_module, tally
 from conformance.report.pages.environment import Renderer
 
@@ -63,9 +64,8 @@ def sections(results: Sequence[MutantResult]) -> tuple[Section, ...]:
 
 
 def _section(library: str, results: Sequence[MutantResult]) -> Section:
-    operators: dict[str, list[MutantResult]] = {}
-    for result in sorted(results, key=lambda r: r.mutant.operator):
-        operators.setdefault(result.mutant.operator, []).append(result)
+    ordered = sorted(results, key=lambda result: result.mutant.operator)
+    operators = grouped(ordered, lambda result: result.mutant.operator)
     by_line = sorted(results, key=lambda r: (r.mutant.module, r.mutant.line, r.mutant.start))
     kills = Counter(r.kill.verdict for r in results if r.fate is Fate.KILLED and r.kill)
     return Section(

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from conformance.core.grouping import grouped
 from conformance.core.inventory import Inventory
 from conformance.core.invocation import Invocation
 from conformance.core.known_defect import TOP
@@ -191,9 +192,7 @@ class Lane:
 
 def lanes(results: Sequence[CaseResult], inventory: Inventory) -> tuple[Lane, ...]:
     """One for each engine, dtype and seed, in the order of their first result."""
-    groups: dict[tuple[str, str, int], list[CaseResult]] = {}
-    for result in results:
-        groups.setdefault((result.engine, result.dtype, result.seed), []).append(result)
+    groups = grouped(results, lambda result: (result.engine, result.dtype, result.seed))
     return tuple(_lane(*key, group, inventory) for key, group in groups.items())
 
 

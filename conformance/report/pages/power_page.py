@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from conformance.core.grouping import grouped
 from conformance.core.verdict import Verdict
 from conformance.report.matrix import GLYPHS
 from conformance.report.pages.environment import Renderer
@@ -104,17 +105,14 @@ def render_power(trials: Sequence[Trial], renderer: Renderer) -> str:
 
 def matrices(trials: Sequence[Trial]) -> tuple[Matrix, ...]:
     """One for each engine, dtype and seed, in the order of their first trial."""
-    lanes: dict[tuple[str, str, int], list[Trial]] = {}
-    for trial in trials:
-        lanes.setdefault((trial.engine, trial.dtype, trial.seed), []).append(trial)
+    lanes = grouped(trials, lambda trial: (trial.engine, trial.dtype, trial.seed))
     return tuple(_matrix(*key, lane, number) for number, (key, lane) in enumerate(lanes.items()))
 
 
 def _matrix(engine: str, dtype: str, seed: int, trials: list[Trial], number: int) -> Matrix:
     families = tuple(sorted({trial.family for trial in trials}))
-    classes: dict[str, list[Trial]] = {}
-    for trial in sorted(trials, key=lambda trial: (trial.fault_class, trial.fault)):
-        classes.setdefault(trial.fault_class, []).append(trial)
+    ordered = sorted(trials, key=lambda trial: (trial.fault_class, trial.fault))
+    classes = grouped(ordered, lambda trial: trial.fault_class)
     groups = tuple(
         Group(name, f"class-{number}-{place}", _rows(own, families), _counts(own))
         for place, (name, own) in enumerate(classes.items())
@@ -147,8 +145,5 @@ def _cell(trial: Trial) -> Cell:
 
 def _reasons(trials: Sequence[Trial], outcome: Outcome) -> list[tuple[str, list[Trial]]]:
     """The trials of one outcome, grouped by reason."""
-    found: dict[str, list[Trial]] = {}
-    for trial in trials:
-        if trial.outcome is outcome:
-            found.setdefault(trial.why, []).append(trial)
-    return sorted(found.items())
+    own = (trial for trial in trials if trial.outcome is outcome)
+    return sorted(grouped(own, lambda trial: trial.why).items())

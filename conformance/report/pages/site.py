@@ -8,8 +8,8 @@ from importlib import resources
 from pathlib import Path
 
 import conformance
+from conformance.core.verdict import encode
 from conformance.report.cascades import by_case
-from conformance.report.explanation import encode
 from conformance.report.pages import (
     comparison_page,
     defects_page,

@@ -17,17 +17,17 @@ from conformance.checks.forced import measure
 from conformance.core import numerics
 from conformance.core.engine import Capability, Engine, equipped
 from conformance.core.excused import offered
+from conformance.core.failures import failure_of, machine_problem
 from conformance.core.picture import Picture
 from conformance.core.schedule import Schedule, Stage
 from conformance.core.trace import Trace
-from conformance.core.verdict import Finding, ScheduleResult, Verdict, WitnessResult
+from conformance.core.verdict import Finding, ScheduleResult, Verdict, WitnessResult, most_severe
 from conformance.reference.subject import Subject
 from conformance.report.history import wrong_requests
 from conformance.run.judging.declared import undeclared
-from conformance.run.judging.loaded_streams import loaded
+from conformance.run.judging.oracle_deviation import loaded
 from conformance.run.judging.picturing import picture_of
 from conformance.run.judging.playing import play_schedule
-from conformance.run.judging.single_failures import Attempt, attempt
 from conformance.run.judging.witnessed import missed, witnessed
 from conformance.scenarios import Brief, Scenario
 from conformance.scenarios.exercised import exercised
@@ -77,7 +77,7 @@ class Outcome:
 
 def worst(findings: Sequence[Finding]) -> Verdict:
     """The most severe verdict of the findings; exact without any."""
-    return max((f.verdict for f in findings), key=lambda v: v.severity, default=Verdict.EXACT)
+    return most_severe(f.verdict for f in findings)
 
 
 def brief_for(subject: Subject, engine: type[Engine], seed: int) -> Brief:
@@ -151,7 +151,7 @@ def judge_batched(
         findings += found
         result = _result(played, found)
         results.append(msgspec.structs.replace(result, seconds=_since(start)))
-        numbers += _numbers(played)
+        numbers += numbers_of(played)
         plays.append(played)
         if until is not None and until(found):
             ended = worst_numbers(numbers)
@@ -213,7 +213,8 @@ def figures_of(found: numerics.Deviation, noise: numerics.Envelope) -> Numbers:
     return Numbers(float(found.difference.max()), float(noise.full[step]), float(found.ratio[step]))
 
 
-def _numbers(played: Play) -> list[Numbers]:
+def numbers_of(played: Play) -> list[Numbers]:
+    """The figures of each request that can be compared, in its first run."""
     figures = []
     for request in played.schedule.requests:
         found = measure(played, played.traces[0], request.request_id)
@@ -277,3 +278,76 @@ def longest_wait(trace: Trace) -> int:
     """The largest number of model calls in a step that started with a decoding request."""
     waits = (len(step.forwards) for step in trace.steps if step.in_stage(Stage.DECODE))
     return max(waits, default=0)
+
+
+# Schedules whose single stream fails: their findings, and what to compare them with instead -------
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A schedule that was run, or the reason why it could not be.
+
+    Attributes:
+        play: the run; ``None`` without a single stream.
+        finding: the finding about the single stream, if it failed.
+        error: the exception of the single stream, if there is none to compare with.
+    """
+
+    play: Play | None
+    finding: Finding | None = None
+    error: Exception | None = None
+
+
+def attempt(schedule: Schedule, play: Callable[[bool], Play]) -> Attempt:
+    """Run a schedule; compare with single streams of whole prompts if those in pieces fail.
+
+    A release whose single stream cannot take a prompt in pieces may do so in a batch: the verdict
+    is then ``oracle``, in addition to any finding in the batch.
+
+    Args:
+        play: runs the schedule; with true, no prompt of a single stream is cut.
+
+    Raises:
+        Exception: an error of the machine, not of the library.
+    """
+    try:
+        return Attempt(play(False))
+    except Exception as error:
+        if machine_problem(error):
+            raise
+        first = error
+    finding = _finding(schedule, first)
+    if not _cut(schedule):
+        return Attempt(None, finding, first)
+    try:
+        played = play(True)
+    except Exception as error:
+        if machine_problem(error):
+            raise
+        return Attempt(None, finding, first)
+    what = f"{finding.what}; compared with single streams of whole prompts"
+    return Attempt(played, msgspec.structs.replace(finding, verdict=Verdict.ORACLE, what=what))
+
+
+def _cut(schedule: Schedule) -> bool:
+    """Whether a prompt is prefilled in pieces; the pieces exclude its last token."""
+    size = schedule.options.prefill_step_size
+    plain = schedule.options.kv is None
+    return plain and any(len(request.prompt) - 1 > size for request in schedule.requests)
+
+
+def _finding(schedule: Schedule, error: Exception) -> Finding:
+    failure = failure_of(error, "decoding one request in a single stream")
+    quantized = schedule.options.kv is not None
+    what = "quantized caches of one row" if quantized else "the single stream"
+    return Finding(
+        Verdict.UNSUPPORTED if failure.unsupported else Verdict.CRASH,
+        "failure",
+        f"{what} raised {failure}",
+        schedule=schedule.name,
+        expected="no exception",
+        got=f"{failure.type_name}: {failure.message}",
+        cause="the library's model cannot use these caches, in a batch or in a single stream"
+        if quantized
+        else "the library fails before any batch is made",
+    )

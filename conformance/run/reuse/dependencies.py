@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import functools
 import os
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance.reference.installed_files import package_folder
 from conformance.reference.surroundings import LIBRARIES, Environment
+from conformance.run.reuse.import_graph import closure, file_of, imports_of, package_of
 from conformance.run.reuse.opened_files import NO_FILES
 
 _OWN = "conformance"
@@ -47,12 +46,7 @@ def modules_of(
         for name in loaded
         if name.partition(".")[0] in packages and not name.startswith(_OF_FAMILIES)
     }
-    reached = set(shared)
-    waiting = [*shared, *(origins(model) & loaded)]
-    while waiting:
-        name = waiting.pop()
-        reached.add(name)
-        waiting += (_imported(name) & loaded) - reached
+    reached = closure([*shared, *(origins(model) & loaded)], lambda name: _imported(name) & loaded)
     return frozenset(reached | {str(path) for path in _mapped(environment)})
 
 
@@ -89,22 +83,6 @@ def _parts(value: Any) -> Iterator[Any]:
         yield from value
     if _library(type(value).__module__) or type(value).__module__.startswith(_OWN):
         yield from list(getattr(value, "__dict__", {}).values())
-
-
-def file_of(name: str) -> Path | None:
-    """The file of a library's module, found by its name; ``None`` if there is none.
-
-    A package shadows a module of its name, as in an import.
-    """
-    head, *rest = name.split(".")
-    root = package_folder(head)
-    if root is None:
-        return None
-    base = root.joinpath(*rest)
-    for path in (f"{base}{os.sep}__init__.py", f"{base}.py"):
-        if os.path.isfile(path):  # noqa: PTH113 - asked for every loaded module
-            return Path(path)
-    return None
 
 
 def all_of(library: str) -> str:
@@ -159,28 +137,6 @@ def _imported(name: str) -> set[str]:
     path = file_of(name)
     if path is None:
         return set()
-    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     parts = name.split(".")
     above = {".".join(parts[:end]) for end in range(1, len(parts))}
-    return above | set(imports_of(path, package))
-
-
-@functools.cache
-def imports_of(path: Path, package: str) -> tuple[str, ...]:
-    """The names of modules that a file of this package may import."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except SyntaxError:
-        return ()
-    return tuple(_imports(ast.walk(tree), package))
-
-
-def _imports(nodes: Iterable[ast.AST], package: str) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            up = package.split(".")[: len(package.split(".")) - node.level + 1]
-            base = ".".join([*(up if node.level else []), *filter(None, [node.module])])
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+    return above | set(imports_of(path, package_of(name, path)) or ())

@@ -1,41 +1,46 @@
-"""What a case may depend on, from the import statements of the libraries: nothing is imported.
-
-Used where no earlier run has recorded the modules of a case.
-"""
+"""What the files of libraries import, from their text: nothing is imported."""
 
 from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from conformance.reference.installed_files import package_folder
 
 
+def closure(names: Iterable[str], following: Callable[[str], Iterable[str]]) -> set[str]:
+    """These names and all that follow from them, one through another."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += following(name)
+    return found
+
+
 def reached(roots: Iterable[str]) -> frozenset[str] | None:
     """The modules that importing ``roots`` may import, of the same packages, with the roots.
 
-    Imports within functions count, too. ``None`` if a root has no file, or a file cannot be parsed:
-    anything may be imported then.
+    Used where no earlier run has recorded the modules of a case. Imports within functions count,
+    too. ``None`` if a root has no file, or a file cannot be parsed: anything may be imported then.
     """
-    found: set[str] = set()
-    waiting = list(roots)
-    packages = {root.partition(".")[0] for root in waiting}
-    if not all(map(file_of, waiting)):
+    roots = list(roots)
+    packages = {root.partition(".")[0] for root in roots}
+    if not all(map(file_of, roots)):
         return None
-    while waiting:
-        name = waiting.pop()
-        if name in found:
-            continue
-        found.add(name)
-        imported = imports(name)
-        if imported is None:
-            return None
-        waiting += [one for one in imported if one.partition(".")[0] in packages]
+
+    def following(name: str) -> Iterator[str]:
         parent = name.rpartition(".")[0]
-        waiting += [parent] if parent else []
-    return frozenset(found)
+        yield from filter(None, [parent])
+        yield from (one for one in imports(name) or () if one.partition(".")[0] in packages)
+
+    found = frozenset(closure(roots, following))
+    return None if any(imports(name) is None for name in found) else found
 
 
 @functools.cache
@@ -45,35 +50,49 @@ def imports(module: str) -> frozenset[str] | None:
     ``None`` if the file cannot be parsed.
     """
     path = file_of(module)
-    if path is None:
-        return frozenset()
+    named = imports_of(path, package_of(module, path)) if path is not None else ()
+    return None if named is None else frozenset(name for name in named if file_of(name))
+
+
+def file_of(name: str) -> Path | None:
+    """The file of a library's module, found by its name; ``None`` if there is none.
+
+    A package shadows a module of its name, as in an import.
+    """
+    head, *rest = name.split(".")
+    root = package_folder(head)
+    if root is None:
+        return None
+    base = root.joinpath(*rest)
+    for path in (f"{base}{os.sep}__init__.py", f"{base}.py"):
+        if os.path.isfile(path):  # noqa: PTH113 - asked for every loaded module
+            return Path(path)
+    return None
+
+
+def package_of(name: str, path: Path) -> str:
+    """The package to which the relative imports of a module with this file refer."""
+    return name if path.name == "__init__.py" else name.rpartition(".")[0]
+
+
+@functools.cache
+def imports_of(path: Path, package: str) -> tuple[str, ...] | None:
+    """The names of modules that a file of this package may import; ``None`` if it can't be parsed.
+
+    ``from a import b`` can mean ``a`` and ``a.b``.
+    """
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError):
         return None
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    named = {name for node in ast.walk(tree) for name in _named(node, package)}
-    return frozenset(name for name in named if file_of(name))
+    return tuple(name for node in ast.walk(tree) for name in _imports(node, package))
 
 
-def _named(node: ast.AST, package: str) -> Iterator[str]:
-    """The modules that a statement may import: ``from a import b`` can mean ``a`` and ``a.b``."""
+def _imports(node: ast.AST, package: str) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
-    if isinstance(node, ast.ImportFrom):
-        above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-        base = ".".join([*above, *([node.module] if node.module else [])])
+    elif isinstance(node, ast.ImportFrom):
+        up = package.split(".")[: len(package.split(".")) - node.level + 1]
+        base = ".".join([*(up if node.level else []), *filter(None, [node.module])])
         yield base
         yield from (f"{base}.{alias.name}" for alias in node.names)
-
-
-@functools.cache
-def file_of(module: str) -> Path | None:
-    """The file of a module of an installed package or a checkout."""
-    package, *parts = module.split(".")
-    folder = package_folder(package)
-    if folder is None:
-        return None
-    place = Path(folder, *parts)
-    files = (place / "__init__.py", place.with_suffix(".py")) if parts else (place / "__init__.py",)
-    return next((file for file in files if file.is_file()), None)

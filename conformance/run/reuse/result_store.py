@@ -25,8 +25,8 @@ from conformance.reference.installed_files import (
 )
 from conformance.reference.sealed import SealedFolder
 from conformance.reference.surroundings import Environment
-from conformance.run.reuse.dependencies import file_of
 from conformance.run.reuse.dependency_recorder import Seen
+from conformance.run.reuse.import_graph import file_of
 
 # Number of environments whose results are kept; upgrading any package makes a new environment.
 _ENVIRONMENTS = 6

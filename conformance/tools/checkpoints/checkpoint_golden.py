@@ -11,7 +11,7 @@ from conformance.core.engine import Engine
 from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.tools.checkpoints.folder import look
-from conformance.tools.checkpoints.preflight import room
+from conformance.tools.checkpoints.opening import room
 from conformance.tools.golden.checking import check
 from conformance.tools.golden.paths import golden_path
 from conformance.tools.golden.recipe import DTYPE

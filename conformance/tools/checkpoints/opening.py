@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from conformance.core.errors import CheckpointError, FamilyError
+from conformance.backend.memory import available_bytes
+from conformance.core.errors import CheckpointError, FamilyError, ModelError, Unsupported
 from conformance.core.family import Checkpoint, Facts, Family
 from conformance.core.library import Library
 from conformance.core.remote_code import sealed
+from conformance.core.user_files import read_text
 from conformance.reference.sealed import why_unwritable
 from conformance.run.registry import Registry
 from conformance.tools.checkpoints.finite import check_finite
 from conformance.tools.checkpoints.folder import Folder, look, window_of
 from conformance.tools.checkpoints.given import Given
-from conformance.tools.checkpoints.preflight import fits, room
-from conformance.tools.checkpoints.prompts import read_texts
 from conformance.tools.checkpoints.tokenizing import check_tokenizer, encoded
 
 # A config with one of these has a vision or audio tower.
@@ -156,3 +158,136 @@ def _encoded(
             f"is {vocab_size}: they belong to different models"
         )
     return kept
+
+
+# Texts from which a checkpoint's prompts are cut --------------------------------------------------
+
+# Texts of various kinds; each begins with a different word, so that short prompts differ.
+BUILT_IN = (
+    "The lighthouse keeper counted the ships again and wrote each name into the long grey book.",
+    "def area(width, height):\n    return width * height  # both in metres",
+    "Why do leaves turn red in autumn, and why do some trees keep theirs until spring?",
+    '{"city": "Lisbon", "temperature": 19.5, "wind": {"speed": 12, "from": "north-west"}}',
+    "Translate into German: my sister has bought two tickets for the train at half past seven.",
+    "1. Whisk three eggs. 2. Melt the butter. 3. Pour, wait a minute, fold, and serve at once.",
+    "Once upon a time a clockmaker built a bird that sang only when nobody was listening.",
+    "SELECT name, COUNT(*) FROM orders WHERE year = 2024 GROUP BY name ORDER BY 2 DESC;",
+    "Dear committee, thank you for your letter of 3 May; I accept the invitation with pleasure.",
+    "If a train leaves at noon and travels 240 km in three hours, how fast does it go?",
+    "User: my screen stays black after the update. Assistant: does the fan still turn?",
+    "Energy is neither made nor lost; it only changes its form, from motion to heat and back.",
+)
+
+
+def read_texts(path: Path | None) -> tuple[str, ...]:
+    """The texts of a file, one per line; the built-in ones without a file.
+
+    Raises:
+        CheckpointError: the file can't be read, is not UTF-8, or holds no text.
+    """
+    if path is None:
+        return BUILT_IN
+    lines = read_text(path, CheckpointError).splitlines()
+    texts = tuple(line for line in lines if line.strip())
+    if not texts:
+        raise CheckpointError(f"{path}: holds no prompt; write one text a line")
+    return texts
+
+
+# Checks before a checkpoint is loaded: memory, and whether weights and config agree ---------------
+
+# The widest batch of the ladder, and the step in which the libraries' caches grow, in tokens.
+_ROWS, _BLOCK = 33, 256
+_LONGEST = 300  # characters of the library's message
+_MISSING = re.compile(r"missing \d+ required (?:positional|keyword-only) arguments?: (.+)")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that a run needs and that are available; ``available`` is ``None`` if unknown."""
+
+    weights: int
+    caches: int
+    available: int | None
+
+    @property
+    def suffices(self) -> bool:
+        """Whether the checkpoint can run here."""
+        return self.available is None or self.weights + self.caches <= self.available
+
+    def __str__(self) -> str:
+        there = "unknown" if self.available is None else _gigabytes(self.available)
+        return (
+            f"{_gigabytes(self.weights)} of weights and about {_gigabytes(self.caches)} of caches "
+            f"are needed, {there} available"
+        )
+
+
+def room(folder: Folder, dtype: str, *, force: bool = False) -> Memory:
+    """The memory that a checkpoint needs in a dtype.
+
+    Raises:
+        CheckpointError: less is available, unless ``force``.
+    """
+    memory = Memory(folder.nbytes(dtype), cache_bytes(folder.config, dtype), available_bytes())
+    if not memory.suffices and not force:
+        raise CheckpointError(f"{folder.path}: {memory}; --force runs it all the same")
+    return memory
+
+
+def cache_bytes(config: Mapping[str, Any], dtype: str) -> int:
+    """Keys and values of the widest batch, in bytes; 0 if the config lacks the sizes.
+
+    An upper bound: some layers keep less than the keys and values of all tokens.
+    """
+    text = {**config, **(config.get("text_config") or {})}
+    names = ("num_hidden_layers", "num_attention_heads", "hidden_size")
+    found = [text[name] for name in names if isinstance(text.get(name), int) and text[name] > 0]
+    if len(found) < len(names):
+        return 0
+    layers, heads, hidden = (int(number) for number in found)
+    kept = _count(text.get("num_key_value_heads")) or heads
+    size = _count(text.get("head_dim")) or hidden // heads
+    return _ROWS * _BLOCK * layers * 2 * kept * size * (4 if dtype == "float32" else 2)
+
+
+def _count(value: object) -> int:
+    """A number from a config; 0 if the value is not a number."""
+    return value if isinstance(value, int) else 0
+
+
+def fits(library: Library, folder: Folder, *, trusted: bool) -> None:
+    """Check with the library's own loader that config and weights agree.
+
+    Raises:
+        CheckpointError: the config lacks a field, or a parameter does not agree with it.
+        Unsupported: the library has no such model.
+    """
+    try:
+        library.check(folder.path, trusted=trusted)
+    except Unsupported as error:
+        message = " ".join(str(error).split())
+        raise Unsupported(f"{folder.path}: {_short(message)}") from error
+    except ModelError as error:
+        message = " ".join(str(error).split())
+        if found := _MISSING.search(message):
+            raise CheckpointError(
+                f"{folder.path / 'config.json'}: lacks the field {found[1]}, which {library.name} "
+                f"needs for a {folder.config['model_type']}"
+            ) from error
+        raise CheckpointError(f"{_place(folder, message)}: {_short(message)}") from error
+
+
+def _place(folder: Folder, message: str) -> Path:
+    """The file of the first tensor that the message names; the folder if it names none."""
+    named = [name for name in folder.tensors if re.search(rf"\b{re.escape(name)}\b", message)]
+    first = min(named, key=message.index, default=None)
+    return folder.path if first is None else folder.path / folder.tensors[first].file
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= _LONGEST else message[:_LONGEST].rsplit(" ", 1)[0] + " ..."
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 1e9:.3g} GB"

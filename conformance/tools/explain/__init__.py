@@ -6,7 +6,7 @@ recorded results and do not belong here. See ``docs/explain.md``.
 
 from __future__ import annotations
 
-from conformance.report.explanation import Explanation, encode
+from conformance.report.explanation import Explanation
 from conformance.tools.explain.explaining import explain
 
-__all__ = ["Explanation", "encode", "explain"]
+__all__ = ["Explanation", "explain"]

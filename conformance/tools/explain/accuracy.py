@@ -55,11 +55,6 @@ class Trial(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
 
 
-def encode_trial(trial: Trial) -> str:
-    """The trial as one line of JSON, without the newline."""
-    return msgspec.json.encode(trial).decode()
-
-
 def trials(
     registry: Registry, faults: list[Fault], families: list[str], dtype: str = "float32"
 ) -> Iterator[Trial]:

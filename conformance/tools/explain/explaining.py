@@ -28,7 +28,6 @@ from conformance.report.explanation import (
 )
 from conformance.report.message import worst_of
 from conformance.run.diagnosis import MODEL, conclusion, opinions
-from conformance.run.judging.judge import brief_for
 from conformance.run.odd_one_out import by_number_of_rows
 from conformance.run.session import Session
 from conformance.tools.explain.catalogue import relatives
@@ -149,7 +148,7 @@ def _failing(
     result = session.run(case, around=around, until=enough)
     found = unknown(result.evidence)
     subject = dataclasses.replace(session.subject(case), around=around)
-    schedules = scenario.make(brief_for(subject, engine, case.seed))
+    schedules = session.schedules(case)
     names = [schedule.name for schedule in schedules]
     if only and only not in names:
         raise ConformanceError(

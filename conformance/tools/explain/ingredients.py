@@ -222,10 +222,6 @@ def accuses(finding: Finding) -> bool:
     return fails(finding.verdict)
 
 
-def _accused(found: Sequence[Finding]) -> bool:
-    return any(map(accuses, found))
-
-
 @dataclass(frozen=True)
 class Failing:
     """A failing schedule with everything needed to run it again."""
@@ -244,7 +240,9 @@ class Failing:
         changed schedule cannot be run.
         """
         try:
-            return self._judged(schedule, self.engine, until=_accused).verdict
+            return self._judged(
+                schedule, self.engine, until=lambda found: any(map(accuses, found))
+            ).verdict
         except ConformanceError:
             return Verdict.UNSUPPORTED
 

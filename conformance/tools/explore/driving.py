@@ -6,6 +6,7 @@ finding can be run again, shrunk and kept like that of a schedule.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -204,34 +205,20 @@ class Drive:
             both = event.logprobs == want.logprobs[at]
             self.suspect |= not bool((both | (off <= FACTOR * self._floor[name])).all())
 
-    def _calling(self, doing: str) -> _EngineCall:
-        return _EngineCall(self, self._player, doing)
-
-
-class _EngineCall:
-    """A context for each engine call: measures its time, injects the fault, catches failures."""
-
-    def __init__(self, drive: Drive, player: Player, doing: str) -> None:
-        self._drive, self._doing = drive, doing
-        self._around = player.subject.around("program")
-        self._phase = player.subject.phases("engine")
-
-    def __enter__(self) -> None:
-        self._phase.__enter__()
-        self._around.__enter__()
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        self._around.__exit__(None, None, None)
-        self._phase.__exit__(None, None, None)
-        if not isinstance(error, Exception):
-            return False
-        failure = failure_of(error, self._doing, theirs=True)
-        got = f"{failure.type_name}: {failure.message}"
-        if failure.unsupported:
-            self._drive.refused = True
-        else:
-            self._drive.broken = _finding(Verdict.CRASH, f"the engine raised {failure}", got)
-        return True
+    @contextlib.contextmanager
+    def _calling(self, doing: str) -> Iterator[None]:
+        """Around each engine call: measures its time, injects the fault, catches failures."""
+        subject, raised = self._player.subject, None
+        with subject.phases("engine"), subject.around("program"):
+            try:
+                yield
+            except Exception as error:  # noqa: BLE001 - whatever an engine raises is a result
+                raised = failure_of(error, doing, theirs=True)
+        if raised is not None and raised.unsupported:
+            self.refused = True
+        elif raised is not None:
+            got = f"{raised.type_name}: {raised.message}"
+            self.broken = _finding(Verdict.CRASH, f"the engine raised {raised}", got)
 
 
 def replay(player: Player, schedule: Schedule) -> Finding | None:

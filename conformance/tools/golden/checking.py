@@ -11,6 +11,7 @@ from conformance.checks.expectations import Expectations
 from conformance.core.engine import Engine
 from conformance.core.errors import ConformanceError, GoldenError
 from conformance.core.family import Family
+from conformance.core.grouping import grouped
 from conformance.core.library import Library
 from conformance.core.missing_library import loader_error, remedied
 from conformance.core.output_files import PARTIAL
@@ -72,9 +73,7 @@ class Checked:
         """
         lines = list(self.problems)
         lines += [f"{self.label}: {self.not_playable}"] if self.not_playable else []
-        firsts: dict[tuple[str, str, str], list[Difference]] = {}
-        for found in self.unknown:
-            firsts.setdefault((found.part, found.engine, found.schedule), []).append(found)
+        firsts = grouped(self.unknown, lambda found: (found.part, found.engine, found.schedule))
         if firsts:
             lines.append(f"{self.label}: {self.meaning}")
         for first, *more in firsts.values():

@@ -122,11 +122,7 @@ def stage(subject: Subject, expectations: Expectations | None = None) -> Staged:
 
 
 def _check_sensitivity(subject: Subject, where: str) -> None:
-    """Check that the model is sensitive to small defects.
-
-    Raises:
-        GoldenError: it is not sensitive.
-    """
+    """Check that the model is sensitive to small defects."""
     measured = subject.library.sensitivity(subject.family, dtype=DTYPE, seed=SEED)
     if not measured.sensitive:
         raise GoldenError(
@@ -170,11 +166,7 @@ def _recorded(subject: Subject, where: str, request: Request) -> Recorded:
 
 
 def _check_repeated(subject: Subject, where: str, request: Request, first: np.ndarray) -> None:
-    """Repeat the single stream with dirtied memory: it must not read uninitialised memory.
-
-    Raises:
-        GoldenError: the result differs by more than rounding.
-    """
+    """Repeat the single stream with dirtied memory: it must not read uninitialised memory."""
     subject.library.churn()
     again = subject.library.single_stream(
         subject.model, request, options=WHOLE, steps=len(first)
@@ -192,11 +184,7 @@ def _check_repeated(subject: Subject, where: str, request: Request, first: np.nd
 def _cross_checked(
     subject: Subject, where: str, requests: Sequence[Request], expectations: Expectations
 ) -> str:
-    """A description of what the oracle's numbers were compared with.
-
-    Raises:
-        GoldenError: the pass without a cache disagrees, and no expectation explains it.
-    """
+    """A description of what the oracle's numbers were compared with."""
     checks = {r.request_id: subject.oracle.check_stateless(r, WHOLE) for r in requests}
     held = [name for name, check in checks.items() if check is not None]
     wrong = {

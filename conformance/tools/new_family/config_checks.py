@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType
+from typing import Any
 
 from conformance.core.errors import AdoptionError
-from conformance.tools.new_family import depths, experts, widths
-from conformance.tools.new_family.defaults import KNOWN_SIZES
+from conformance.tools.new_family import depths, experts, positions, states, vision, widths
 from conformance.tools.new_family.draft import Draft, Fields, Place, Tower, Unshrunk
 
 _LARGE = 512
@@ -114,3 +114,68 @@ def left_over(draft: Draft, places: list[Place]) -> Iterable[Unshrunk]:
 def _deep(value: Fields) -> bool:
     """Whether an object holds a large number."""
     return any(isinstance(item, int) and item > _LARGE for item in value.values())
+
+
+# Adds the fields that a config leaves to the library's full-size defaults -------------------------
+
+KNOWN_SIZES = frozenset(
+    (
+        *widths.HIDDEN,
+        *widths.HEAD_COUNTS,
+        *widths.KV_COUNTS,
+        *widths.HEAD_SIZES,
+        *widths.FEEDS,
+        *widths.EXPERT_FEEDS,
+        *depths.COUNTS,
+        *depths.PERIODS,
+        *experts.COUNTS,
+        *experts.CHOSEN,
+        *positions.WINDOWS,
+        *states.STATES,
+        *vision.DEPTHS,
+        *vision.WIDTHS,
+        *vision.HEAD_COUNTS,
+        *vision.PATCHES,
+        "query_pre_attn_scalar",
+        "image_size",
+        "mm_tokens_per_image",
+        "vocab_size",
+        "mamba_d_ssm",
+        "mamba_n_heads",
+        "mamba_d_head",
+    )
+)
+"""Fields that matter even if a config leaves them to the library's defaults."""
+
+
+def fill(tower: Tower, settings: list[Mapping[str, Any]]) -> None:
+    """Add the fields that a config leaves to the library's defaults, so that they can be shrunk."""
+    first = tower.places[0]
+    for place in tower.places:
+        known = _match(place, settings)
+        for key, value in known.items():
+            wanted = KNOWN_SIZES if place is first else {"vocab_size"}
+            absent = place.original.get(key) is None and key not in place.original
+            if key in wanted and absent and _is_large(value):
+                place.original[key] = place.now[key] = value
+                place.filled.add(key)
+
+
+def _match(place: Place, settings: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The settings that agree with the place in most fields and contradict it in few or none."""
+
+    def agreement(found: Mapping[str, Any]) -> int:
+        shared = [key for key in place.original if key in found and _plain(place.original[key])]
+        equal = sum(bool(found[key] == place.original[key]) for key in shared)
+        return equal - 2 * (len(shared) - equal)
+
+    best = max(settings, key=agreement, default={})
+    return best if best and agreement(best) > 0 else {}
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, int | float | str) and not isinstance(value, bool)
+
+
+def _is_large(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 1

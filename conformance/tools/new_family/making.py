@@ -99,11 +99,7 @@ def make(source: Source, registry: Registry, folder: Path, *, library: str | Non
 
 
 def _small(source: Source, tiny: Outline) -> None:
-    """Check that the model is tiny: a field that no rule knows may still have its full size.
-
-    Raises:
-        AdoptionError: the model is too large; names the largest parameter.
-    """
+    """Check that the model is tiny: a field that no rule knows may still have its full size."""
     total = sum(tiny.parameters.values())
     if total > MOST_PARAMETERS:
         path = max(tiny.parameters, key=tiny.parameters.__getitem__)
@@ -194,11 +190,7 @@ def _shrunk(
 
 
 def _description(source: Source, library: Library, model: Any) -> Description:
-    """A description of the tiny model, found by decoding its first tokens.
-
-    Raises:
-        AdoptionError: decoding them fails.
-    """
+    """A description of the tiny model, found by decoding its first tokens."""
     try:
         return library.describe(model)
     except Exception as error:

@@ -165,11 +165,7 @@ def first_loadable(
 
 
 def _try_media(library: Library, model: Any, family: Family) -> None:
-    """Decode a prompt with each kind of media.
-
-    Raises:
-        ModelError: decoding fails.
-    """
+    """Decode a prompt with each kind of media."""
     low, _ = family.tokens
     for kind, sizes in family.facts.sizes.items():
         for size in sizes:

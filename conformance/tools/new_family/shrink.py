@@ -21,8 +21,7 @@ from conformance.tools.new_family import (
     vocabulary,
     widths,
 )
-from conformance.tools.new_family.config_checks import check, left_over
-from conformance.tools.new_family.defaults import fill
+from conformance.tools.new_family.config_checks import check, fill, left_over
 from conformance.tools.new_family.draft import Decision, Draft, Fields, Place, Tower, Unshrunk
 
 Rule = Callable[[Tower], None]
@@ -138,11 +137,7 @@ def shrink(
 
 
 def _apply(rules: Mapping[str, Rule], tower: Tower) -> None:
-    """Apply every rule, in order.
-
-    Raises:
-        AdoptionError: a field has a value that its rule can't read.
-    """
+    """Apply every rule, in order."""
     for name, rule in rules.items():
         tower.draft.rule = name
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from conformance.core.errors import ResultError
-from conformance.core.user_files import MOST_BYTES, read_text, typed_json
+from conformance.report.jsonl import read_records
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -40,12 +40,8 @@ def read_outcomes(path: Path) -> tuple[CacheOutcome, ...]:
     Raises:
         ResultError: the file cannot be read, or a line is no outcome; names the line.
     """
-    lines = read_text(path, ResultError, most=MOST_BYTES).splitlines()
-    return tuple(
-        typed_json(line, CacheOutcome, f"{path}, line {number}", ResultError)
-        for number, line in enumerate(lines, start=1)
-        if line.strip()
-    )
+    what = "not a result of `conformance audit caches --every`"
+    return tuple(read_records(path, CacheOutcome, what, ResultError))
 
 
 def changes(columns: Sequence[tuple[str, Sequence[CacheOutcome]]]) -> list[str]:

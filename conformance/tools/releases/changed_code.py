@@ -6,13 +6,14 @@ Files are read, not imported: neither release need be the installed one.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.core.family import Family
 from conformance.core.upstream_functions import Place, digests
-from conformance.run.reuse.dependencies import imports_of
+from conformance.run.reuse.import_graph import closure, imports_of, package_of
 
 # An engine decodes each model with these, whatever the model's own files import.
 _SHARED = ("generate", "generate.ar", "utils", "sample_utils", "prompt_utils", "models.cache")
@@ -74,13 +75,22 @@ def touched(before: Code, after: Code, families: Sequence[Family]) -> Touched:
         if name not in old or name not in new or _differ(old[name], new[name])
     }
     package = after.folder.name
-    graph = _Graph(old, new)
-    shared = graph.reached(f"{package}.{name}" for name in _SHARED) & changed
+
+    @functools.cache
+    def imported(name: str) -> set[str]:
+        """The modules of either release that the module imports, in either release."""
+        paths = [modules[name] for modules in (old, new) if name in modules]
+        named = {one for p in paths for one in imports_of(p, package_of(name, p)) or ()}
+        return named & (old.keys() | new.keys())
+
+    shared = closure((f"{package}.{name}" for name in _SHARED), imported) & changed
     lacking = [f for f in families if not _of_model(f, package, new) and _of_model(f, package, old)]
     left = [family for family in families if family not in lacking]
-    found = (
-        left if shared else [f for f in left if graph.reached(_of_model(f, package, new)) & changed]
-    )
+    found = [
+        family
+        for family in left
+        if shared or closure(_of_model(family, package, new), imported) & changed
+    ]
     return Touched(
         modules=tuple(sorted(changed)),
         families=tuple(family.name for family in found),
@@ -103,36 +113,3 @@ def _differ(one: Path, other: Path) -> bool:
         return texts[0] != texts[1] and len({ast.dump(ast.parse(text)) for text in texts}) > 1
     except SyntaxError:
         return True
-
-
-class _Graph:
-    """The modules that modules import, in either of two releases."""
-
-    def __init__(self, *releases: Mapping[str, Path]) -> None:
-        self._releases = releases
-        self._next: dict[str, set[str]] = {}
-
-    def reached(self, names: Iterable[str]) -> set[str]:
-        """These modules and all that they import, one through another."""
-        waiting, found = list(names), set[str]()
-        while waiting:
-            name = waiting.pop()
-            if name not in found:
-                found.add(name)
-                waiting += self._imported(name)
-        return found
-
-    def _imported(self, name: str) -> set[str]:
-        if name not in self._next:
-            paths = [modules[name] for modules in self._releases if name in modules]
-            self._next[name] = {
-                one
-                for path in paths
-                for one in imports_of(path, _package(name, path))
-                if any(one in modules for modules in self._releases)
-            }
-        return self._next[name]
-
-
-def _package(name: str, path: Path) -> str:
-    return name if path.name == "__init__.py" else name.rpartition(".")[0]

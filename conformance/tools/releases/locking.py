@@ -21,7 +21,7 @@ from conformance.core.family import Family
 from conformance.core.mends import Mend
 from conformance.core.schedule import Schedule
 from conformance.core.verdict import CaseId, Finding
-from conformance.run.judging.judge import brief_for, worst
+from conformance.run.judging.judge import worst
 from conformance.run.mending import Mending
 from conformance.run.needs import alike
 from conformance.run.registry import Registry
@@ -239,13 +239,12 @@ class _Searching:
 
     def _candidates(self) -> list[tuple[CaseId, Schedule]]:
         """The schedules that the entry's cases name, the cheapest first."""
-        registry, entry = self._session.registry, self._place.entry
+        entry = self._place.entry
         found = []
         for case in self._place.cases:
             if case.scenario in COSTLY and len(self._place.cases) > 1:
                 continue
-            subject, engine = self._session.subject(case), registry.engines[case.engine]
-            made = registry.scenarios[case.scenario].make(brief_for(subject, engine, case.seed))
+            made = self._session.schedules(case)
             found += [(case, s) for s in made if entry.claims(case.scenario, s.name)]
         return sorted(found, key=lambda pair: _cost(pair[1]))
 

@@ -7,19 +7,23 @@ function changed is inactive there, and its failures are unexpected.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
 from conformance.checks.expectations.defects import groups
 from conformance.checks.expectations.entries import Defect, code_of
+from conformance.checks.expectations.loading import shown_in
 from conformance.checks.expectations.lock import PlayedLock
 from conformance.checks.expectations.rules import CHANGED
+from conformance.core.grouping import grouped
 from conformance.core.upstream_functions import places
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.cascades import Cascade, Explanations, cascades
-from conformance.report.message import broken_rules, changed_defects
+from conformance.report.message import broken_rules, changed_defects, rerun_command
+from conformance.report.outcome import listed
 from conformance.tools.releases.changed_code import Code, Touched
 from conformance.tools.releases.pins import Release
 
@@ -134,9 +138,7 @@ def refreshed(
 
 def _unloaded(results: Iterable[CaseResult]) -> tuple[str, ...]:
     """Families of which no case got as far as a schedule, as the library refuses their model."""
-    of_family: dict[str, list[CaseResult]] = {}
-    for result in results:
-        of_family.setdefault(result.family, []).append(result)
+    of_family = grouped(results, lambda result: result.family)
     return tuple(
         family
         for family, own in of_family.items()
@@ -208,3 +210,83 @@ def _proves_absence(entry: Defect, result: CaseResult) -> bool:
     named = any(result.family == glob for glob in entry.families) or entry.families == ("*",)
     whole = not result.left_out and not result.mended_alone
     return result.verdict.good and result.seed == 0 and whole and named
+
+
+# The generated record of releases that were seen to have known defects ----------------------------
+
+
+def with_release(path: Path, found: Refreshed) -> dict[str, dict[str, list[str]]]:
+    """The content of the file with the entries that the release still has."""
+    known = {library: dict(releases) for library, releases in shown_in(path.parent).items()}
+    still = sorted(one.entry.id for one in found.entries if one.fate is Fate.STILL)
+    known.setdefault(found.release.library, {})[found.release.version] = still
+    return known
+
+
+# The page about a new release: what to read first, then what needs no reading ---------------------
+
+_NAMED = 6
+
+
+def page(found: Refreshed) -> list[str]:
+    """The page's lines, in Markdown."""
+    return [line for part in _parts(found) for line in part]
+
+
+def _parts(found: Refreshed) -> Iterator[list[str]]:
+    touched = found.touched
+    shared = f", {len(touched.shared)} of them of every model" if touched.shared else ""
+    yield [
+        f"# {found.release}, compared with {found.before.version}",
+        "",
+        f"{found.to_read} items to read. {found.cases} cases of {len(touched.families)} families "
+        f"ran; {len(touched.modules)} modules differ{shared}.",
+    ]
+    if found.problem:
+        yield ["", f"Results are missing: {found.problem}."]
+    yield _section("New failures", [_new(one) for one in found.new])
+    yield _section("Fixed", [_defect(group) for group in found.of(Fate.FIXED)])
+    yield _section("Changed", [_defect(group) for group in found.of(Fate.CHANGED)])
+    lacking = found.lacking
+    yield _section(
+        "Models that it cannot load",
+        [f"- {listed(lacking, _NAMED)}{_entries_of(found)}"] if lacking else [],
+    )
+    yield _section("Still there: nothing to read", _ids(found, Fate.STILL))
+    yield _section("Not seen: not run, or refused", _ids(found, Fate.UNSEEN))
+
+
+def _section(title: str, entries: Sequence[str]) -> list[str]:
+    return ["", f"## {title}", "", *entries] if entries else []
+
+
+def _new(one: Cascade) -> str:
+    more = f" ({len(one.cases)} cases)" if len(one.cases) > 1 else ""
+    return f"- {one.sentence}{more} `{rerun_command(one.first)}`"
+
+
+def _defect(group: Sequence[Sorted]) -> str:
+    """One line about the entries of one defect: what changed, and where it is right or wrong."""
+    names = ", ".join(f"`{one.entry.id}`" for one in group)
+    changed = tuple(dict.fromkeys(place for one in group for place in one.changed))
+    right = tuple(dict.fromkeys(case for one in group for case in one.right))
+    wrong = tuple(dict.fromkeys(case for one in group for case in one.wrong))
+    parts = [
+        f"another source: {listed(changed, _NAMED)}" if changed else "its functions are unchanged",
+        f"wrong: {listed(wrong, _NAMED)}" if wrong else "",
+        f"right: {listed(right, _NAMED)}" if right else "",
+    ]
+    return f"- {names}: {'; '.join(part for part in parts if part)}"
+
+
+def _ids(found: Refreshed, fate: Fate) -> list[str]:
+    groups = found.of(fate)
+    names = [one.entry.id for group in groups for one in group]
+    return [f"{len(names)} entries: {', '.join(names)}"] if names else []
+
+
+def _entries_of(found: Refreshed) -> str:
+    """How many entries are about these models alone."""
+    lacking = set(found.lacking)
+    own = [s for s in found.entries if s.entry.families and set(s.entry.families) <= lacking]
+    return f" ({len(own)} entries are about these alone)" if own else ""

@@ -10,6 +10,7 @@ from conformance.core.before_after import compared
 from conformance.core.verdict import CaseResult
 from conformance.report.cost_table import moved_costs
 from conformance.report.history import MENDED, History, State, histories
+from conformance.report.markdown import table as table_lines
 from conformance.report.matrix import GLYPHS
 from conformance.report.moved import moved_streams
 from conformance.tools.releases.cache_outcomes import changes as cache_changes
@@ -66,7 +67,7 @@ def make_table(columns: Sequence[Column]) -> Table:
             for family in families
         ),
         changes=tuple(_changes(h for h in found if h.changed)),
-        unlike=tuple(_unlike(unlike)),
+        unlike=tuple(line for line, _ in _grouped(unlike, lambda h: h.signatures)),
         caches=tuple(cache_changes([(c.release.version, c.caches) for c in columns])),
         lasting=tuple(_changes(lasting)),
         problems=tuple(f"{c.release} {c.problem}" for c in columns if c.problem),
@@ -137,11 +138,6 @@ def _changes(found: Iterable[History]) -> list[str]:
     ]
 
 
-def _unlike(found: Iterable[History]) -> list[str]:
-    """One line for each scenario of a family and each way in which its releases differ."""
-    return [line for line, _ in _grouped(found, lambda h: h.signatures)]
-
-
 def _grouped(
     found: Iterable[History], said: Callable[[History], str]
 ) -> Iterator[tuple[str, list[History]]]:
@@ -182,8 +178,7 @@ def as_text(table: Table) -> str:
 
 def as_markdown(table: Table) -> str:
     """The table for a pull request or an issue."""
-    lines = ["| family | " + " | ".join(table.head) + " |", "|---" * (len(table.head) + 1) + "|"]
-    lines += [f"| {family} | " + " | ".join(cells) + " |" for family, cells in table.rows]
+    lines = table_lines(("family", *table.head), [(family, *cells) for family, cells in table.rows])
     for title, entries in _parts(table):
         lines += ["", f"**{title.capitalize()}**", "", *(f"- {entry}" for entry in entries)]
     return "\n".join(lines)

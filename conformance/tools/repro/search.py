@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from conformance.backend.half_products import needed_by
 from conformance.checks.expectations import Defect
-from conformance.core.engine import Engine
 from conformance.core.errors import ConformanceError, ModelError, NoScriptError, ReproError
 from conformance.core.family import Family
 from conformance.core.library import Library
-from conformance.core.schedule import Schedule
+from conformance.core.schedule import Request, Schedule
 from conformance.core.verdict import CaseId, Verdict
 from conformance.core.weights import Shape
 from conformance.reference.subject import Subject
-from conformance.run.judging.judge import brief_for
 from conformance.run.runner import step_bound
 from conformance.run.session import Session
-from conformance.scenarios import Scenario
 from conformance.scenarios.smaller_schedules import smallest
-from conformance.tools.repro.found import Found, Reduction, Symptom
-from conformance.tools.repro.joint import Together, joined_of
+from conformance.tools.checkpoints.folder import read_header
+from conformance.tools.repro.found import Found, Joined, Reduction, Symptom
 from conformance.tools.repro.minimal_config import defaults, minimal_config
 from conformance.tools.repro.observing import Observed, observe
 from conformance.tools.repro.refusing import Reason, refuse_case
@@ -64,7 +62,8 @@ def find(
     scenario = session.registry.scenarios[case.scenario]
     subject = _loaded(session, case)
     refuse_case(subject, case, engine)
-    schedules = _schedules(subject, engine, scenario, case)
+    with _refusing(f"{case}: the library fails before anything is played", Reason.BEFORE):
+        schedules = session.schedules(case)
 
     def observed_in(candidate: Schedule) -> Observed | None:
         return observe(subject, engine, scenario, candidate)
@@ -86,25 +85,19 @@ def find(
 
 
 def _loaded(session: Session, case: CaseId) -> Subject:
-    try:
+    with _refusing(f"{case}: the model cannot be loaded", Reason.LOADING):
         return session.subject(case)
-    except ConformanceError:
-        raise
-    except Exception as error:
-        message = f"the model cannot be loaded, {type(error).__name__}: {error}"
-        raise NoScriptError(f"{case}: {message}", Reason.LOADING) from error
 
 
-def _schedules(
-    subject: Subject, engine: type[Engine], scenario: Scenario, case: CaseId
-) -> Sequence[Schedule]:
+@contextlib.contextmanager
+def _refusing(what: str, reason: Reason) -> Iterator[None]:
+    """Whatever a library raises is why there is no script; our own errors are left as they are."""
     try:
-        return scenario.make(brief_for(subject, engine, case.seed))
+        yield
     except ConformanceError:
         raise
     except Exception as error:
-        message = f"the library fails before anything is played, {type(error).__name__}: {error}"
-        raise NoScriptError(f"{case}: {message}", Reason.BEFORE) from error
+        raise NoScriptError(f"{what}, {type(error).__name__}: {error}", reason) from error
 
 
 def _first(
@@ -229,14 +222,65 @@ def _shapes(subject: Subject, case: CaseId) -> tuple[dict[str, Shape], set[str]]
         file = Path(folder) / "model.safetensors"
         if not file.is_file():
             raise ModelError(f"{case}: the plugin of {subject.library.name} writes no safetensors")
-        with file.open("rb") as opened:
-            size = int.from_bytes(opened.read(8), "little")
-            header = json.loads(opened.read(size))
-    header.pop("__metadata__", None)
+        tensors = read_header(file)
     strip = subject.family.facts.strip
-    shapes = {
-        strip + path: tuple(entry["shape"])
-        for path, entry in header.items()
-        if entry["dtype"] in _FLOATING
-    }
-    return shapes, {entry["dtype"] for entry in header.values()} - _FLOATING
+    shapes = {strip + p: tensor.shape for p, tensor in tensors.items() if tensor.dtype in _FLOATING}
+    return shapes, {tensor.dtype for tensor in tensors.values()} - _FLOATING
+
+
+# Compares the processor's output for several prompts in one call with its output for each ---------
+
+Together = Sequence[tuple[tuple[str, ...], Mapping[str, Any]]]
+
+
+def joined_of(
+    join: Callable[[], Together],
+    requests: Mapping[str, Request],
+    separate: Mapping[str, Mapping[str, Any]],
+    case: str,
+) -> tuple[Joined, ...]:
+    """How to build the processor's joint output for several prompts from its output for each.
+
+    Args:
+        join: calls the processor.
+        separate: for each request the processor's outputs except the ids.
+
+    Raises:
+        NoScriptError: the processor fails, or its joint output is not the concatenation.
+    """
+    try:
+        groups = join()
+    except Exception as error:
+        message = f"the processor fails itself, {type(error).__name__}: {error}"
+        raise NoScriptError(f"{case}: {message}", Reason.PROCESSOR) from error
+    found = []
+    for names, made in groups:
+        ids, mask = made["input_ids"], made["attention_mask"]
+        rows = [tuple(row[seen > 0].tolist()) for row, seen in zip(ids, mask, strict=True)]
+        if rows != [requests[name].prompt for name in names]:
+            message = "the processor makes other ids of several prompts than of each"
+            raise NoScriptError(f"{case}: {message}", Reason.PROCESSOR)
+        given = {k: v for k, v in made.items() if k not in ("input_ids", "attention_mask")}
+        parts = [separate[name] for name in names]
+        padded = [k for k, v in given.items() if isinstance(v, np.ndarray) and v.shape == ids.shape]
+        for name, value in given.items():
+            width = ids.shape[1] if name in padded else 0
+            if not _same(value, [part[name] for part in parts if name in part], width):
+                message = f"the processor makes other {name} of several prompts than of each"
+                raise NoScriptError(f"{case}: {message}", Reason.PROCESSOR)
+        pad = int(ids[mask == 0][0]) if (mask == 0).any() else 0
+        right = bool((mask[:, 0] > 0).all() and (mask == 0).any())
+        found.append(Joined(names, pad, right, tuple(given), tuple(padded)))
+    return tuple(found)
+
+
+def _same(value: Any, parts: list[Any], width: int) -> bool:
+    if isinstance(value, np.ndarray) and all(isinstance(part, np.ndarray) for part in parts):
+        if width:
+            parts = [np.pad(p, ((0, 0), (width - p.shape[1], 0))) for p in parts]
+        try:
+            whole = np.concatenate(parts)
+        except ValueError:
+            return False
+        return whole.shape == value.shape and bool((whole == value).all())
+    return False

@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.checks import CHECKS, Play
-from conformance.checks.forced import measure
 from conformance.core.errors import VectorsError
+from conformance.core.grouping import grouped
 from conformance.core.verdict import (
     CaseId,
     CaseResult,
     Finding,
     ScheduleResult,
-    Verdict,
 )
 from conformance.report.message import failure_message
-from conformance.run.judging.judge import Numbers, Outcome, figures_of, worst, worst_numbers
+from conformance.run.judging.judge import Numbers, Outcome, numbers_of, worst, worst_numbers
 from conformance.run.judging.picturing import picture_of
 from conformance.run.judging.summing import result_of
 from conformance.run.judging.witnessed import missed
@@ -109,14 +108,7 @@ def _judge(run: Run, source: Vectors) -> tuple[CaseId, _Judged]:
     findings = [finding for check in CHECKS for finding in check(played)]
     findings += missed(played)
     case = CaseId(header.engine, header.family, header.scenario, header.dtype, manifest.seed)
-    return case, _Judged(run, played, tuple(findings), tuple(_numbers(played)))
-
-
-def _numbers(played: Play) -> Iterator[Numbers]:
-    for request in played.schedule.requests:
-        found = measure(played, played.traces[0], request.request_id)
-        if found is not None:
-            yield figures_of(*found)
+    return case, _Judged(run, played, tuple(findings), tuple(numbers_of(played)))
 
 
 def _result(case: CaseId, judged: Sequence[_Judged], source: Vectors) -> CaseResult:
@@ -133,8 +125,6 @@ def _result(case: CaseId, judged: Sequence[_Judged], source: Vectors) -> CaseRes
 
 
 def _schedules(judged: Sequence[_Judged]) -> Iterator[ScheduleResult]:
-    found: dict[str, list[Verdict]] = {}
-    for one in judged:
-        found.setdefault(one.run.header.schedule, []).append(worst(one.findings))
-    for name, verdicts in found.items():
-        yield ScheduleResult(name, max(verdicts, key=lambda verdict: verdict.severity))
+    found = grouped(judged, lambda one: one.run.header.schedule)
+    for name, own in found.items():
+        yield ScheduleResult(name, worst([finding for one in own for finding in one.findings]))

@@ -6,11 +6,15 @@ an ``error``; in between are the events in order.
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from typing import Annotated, Any
 
 import msgspec
 
 from conformance.core.trace import FinishReason
+from conformance.report.jsonl import DIALECT, cleaned
+from conformance.tools.golden.format import Golden
+from conformance.tools.vectors.contents import Manifest, ScenarioFile
 
 FORMAT = 1
 """Version of the trace format; a header with another number is refused."""
@@ -96,3 +100,40 @@ class End(_Record, frozen=True, tag="end"):
 
 
 Record = Header | Arrived | Removed | Token | Finish | Error | End
+
+
+# The published JSON Schemas: for the lines of a trace, and for the files of exported vectors ------
+
+TRACE, VECTORS = "trace.schema.json", "vectors.schema.json"
+
+
+def derived_schema(name: str) -> dict[str, Any]:
+    """The schema derived from the records; a test compares the published one with it."""
+    made = {TRACE: _of_trace, VECTORS: _of_vectors}[name]
+    return {"$schema": DIALECT, **cleaned(made())}
+
+
+def schema_text(name: str) -> str:
+    """``derived_schema`` as the text of the published file."""
+    return json.dumps(derived_schema(name), indent=2) + "\n"
+
+
+def _of_trace() -> dict[str, Any]:
+    return {
+        "title": "mlx-conformance trace",
+        "description": "One line of a trace that `conformance golden judge` judges.",
+        **msgspec.json.schema(Record),
+    }
+
+
+def _of_vectors() -> dict[str, Any]:
+    found, definitions = msgspec.json.schema_components(
+        (Manifest, ScenarioFile, Golden), ref_template="#/$defs/{name}"
+    )
+    return {
+        "title": "mlx-conformance vectors",
+        "description": "manifest.json, FAMILY/SCENARIO.json or FAMILY/golden.json, as "
+        "`conformance golden export` writes it.",
+        "anyOf": list(found),
+        "$defs": definitions,
+    }

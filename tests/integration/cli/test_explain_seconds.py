@@ -13,10 +13,8 @@ from results_by_hand import make_finding, make_result
 from conformance.app.cli import auto_explain
 from conformance.app.cli.main import group
 from conformance.core import processes
-from conformance.core.verdict import Verdict
-from conformance.core.verdict import encode as encode_result
+from conformance.core.verdict import Verdict, encode
 from conformance.report import Outcome
-from conformance.report.explanation import encode
 from conformance.scenarios import LADDER
 
 SCENARIOS = {scenario.name: scenario for scenario in LADDER}
@@ -87,7 +85,7 @@ def test_what_is_explained_already_is_not_explained_again(children, tmp_path):
     found = Outcome((failing("llama"),), tuple(SCENARIOS), explanations=known)
     assert auto_explain.with_explanations(found, SCENARIOS, seconds=9, jobs=1) is found
     file = tmp_path / "r.jsonl"
-    file.write_text(f"{encode_result(failing('llama'))}\n")
+    file.write_text(f"{encode(failing('llama'))}\n")
     report = ["report", str(file), "--annotations", "--to", str(tmp_path / "s.md")]
     done = CliRunner().invoke(group, [*report, "--explain-seconds", "20"])
     assert done.exit_code == 1, done.output

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 
 import jsonschema
 import pytest
-
-from conformance.report.jsonl import published_schema
+from schemas import published_schema
 
 
 def test_each_case_is_a_line_of_the_published_schema(toy_run):

@@ -6,13 +6,12 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 from click.testing import CliRunner
+from results_by_hand import make_result
 
 from conformance.app.cli.main import group
 from conformance.core.contracts import Cost
 from conformance.core.run_header import RunHeader
 from conformance.core.verdict import (
-    CaseId,
-    CaseResult,
     Finding,
     ScheduleResult,
     Verdict,
@@ -36,23 +35,15 @@ def report(tmp_path, monkeypatch):
 
 
 def result(family, scenario):
-    case = CaseId("toy", family, scenario, "float32", 0)
     wrong = (family, scenario) == ("broken", "ragged")
     verdict = Verdict.DIVERGED if wrong else Verdict.EXACT
-    evidence = (Finding(verdict, "tokens", "the token differs"),) if wrong else ()
-    parts = {name: getattr(case, name) for name in case.__struct_fields__}
-    return CaseResult(
-        case=str(case),
-        **parts,
-        verdict=verdict,
-        expected=not wrong,
-        max_abs_diff=None,
-        noise=None,
-        first_bad_step=None,
-        evidence=evidence,
+    return make_result(
+        f"toy/{family}/{scenario}/float32/0",
+        verdict,
+        evidence=(Finding(verdict, "tokens", "the token differs"),) if wrong else (),
         versions={"toy": "1.2.3"},
         device="abacus",
-        seconds=0.5,
+        invocation=None,
     )
 
 

@@ -2,9 +2,10 @@
 
 import msgspec
 import pytest
+from results_by_hand import make_result
 
 from conformance.core.contracts import Cost
-from conformance.core.verdict import CaseResult, Finding, MendedResult, ScheduleResult, Verdict
+from conformance.core.verdict import Finding, MendedResult, ScheduleResult, Verdict
 from conformance.report.history import State, histories, state_of
 from conformance.tools.releases.pins import Release
 from conformance.tools.releases.release_run import Column
@@ -17,22 +18,10 @@ def column(version, verdict, *, schedules=("ragged",)):
     release = Release("mlx-lm", version)
     if verdict is None:
         return Column(release, problem="cannot be installed: no such release")
-    result = CaseResult(
-        case=CASE,
-        engine="mlx_lm",
-        family="llama",
-        scenario="ragged",
-        dtype="float32",
-        seed=0,
-        verdict=verdict,
-        expected=verdict.good,
-        max_abs_diff=None,
-        noise=None,
-        first_bad_step=None,
+    result = make_result(
+        CASE,
+        verdict,
         evidence=(Finding(verdict, "forced", f"seen in {version}", schedule="ragged"),),
-        versions={},
-        device="cpu",
-        seconds=0.0,
         schedules=tuple(ScheduleResult(name, verdict) for name in schedules),
     )
     return Column(release, (result,))

@@ -5,7 +5,8 @@ import pytest
 from results_by_hand import make_result
 
 from conformance.core.errors import ResultError
-from conformance.core.run_header import RunHeader, encode_header
+from conformance.core.run_header import RunHeader
+from conformance.core.verdict import encode
 from conformance.report.joining import read_joined
 from conformance.report.jsonl import read_run, write_results
 
@@ -83,4 +84,4 @@ def test_a_header_that_says_nonsense_is_refused(shard, field):
 
 
 def test_the_header_says_of_which_part_a_file_is(shard):
-    assert '"shard":"1/2"' in encode_header(read_run(shard(1)).header)
+    assert '"shard":"1/2"' in encode(read_run(shard(1)).header)

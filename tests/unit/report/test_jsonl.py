@@ -11,6 +11,7 @@ import jsonschema
 import msgspec
 import pytest
 from results_by_hand import make_finding, make_result
+from schemas import published_schema
 
 from conformance.core.errors import ResultError
 from conformance.core.run_header import RunHeader
@@ -19,7 +20,6 @@ from conformance.report.jsonl import (
     ResultFile,
     contradiction,
     derived_schema,
-    published_schema,
     read_results,
     read_run,
     write_results,
@@ -29,7 +29,7 @@ from conformance.report.jsonl import (
 def test_until_it_is_finished_the_old_file_stays(result, tmp_path):
     path = tmp_path / "r.jsonl"
     path.write_text("old\n")
-    file = ResultFile(path, encode)
+    file = ResultFile(path)
     file.add(result())
     assert path.read_text() == "old\n"
     assert read_results(file.partial) == (result(),), "what was found so far can be read"
@@ -39,7 +39,7 @@ def test_until_it_is_finished_the_old_file_stays(result, tmp_path):
 
 
 def test_an_interrupted_run_leaves_the_partial_file(result, tmp_path):
-    file = ResultFile(tmp_path / "r.jsonl", encode)
+    file = ResultFile(tmp_path / "r.jsonl")
     file.add(result())
     file.close()
     assert [p.name for p in tmp_path.iterdir()] == ["r.jsonl.partial"]
@@ -47,12 +47,12 @@ def test_an_interrupted_run_leaves_the_partial_file(result, tmp_path):
 
 def test_where_nothing_can_be_written_it_is_reported_at_once(tmp_path):
     with pytest.raises(ResultError, match=r"gone/r\.jsonl: cannot write results there"):
-        ResultFile(tmp_path / "gone" / "r.jsonl", encode)
+        ResultFile(tmp_path / "gone" / "r.jsonl")
 
 
 def test_a_line_that_was_being_written_is_no_result(result, tmp_path):
     """The process was killed, or the machine stopped, in the middle of it."""
-    file = ResultFile(tmp_path / "r.jsonl", encode)
+    file = ResultFile(tmp_path / "r.jsonl")
     file.add(result("e/a/s/d/0"))
     file.add(result("e/b/s/d/0"))
     file.close()
@@ -65,7 +65,7 @@ def test_a_line_that_was_being_written_is_no_result(result, tmp_path):
 
 
 def test_what_does_not_fit_on_the_disk_leaves_whole_lines(result, tmp_path):
-    file = ResultFile(tmp_path / "r.jsonl", encode)
+    file = ResultFile(tmp_path / "r.jsonl")
     file.add(result("e/a/s/d/0"))
     before = file.partial.read_bytes()
     room = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -86,13 +86,13 @@ def test_what_does_not_fit_on_the_disk_leaves_whole_lines(result, tmp_path):
 
 def test_one_run_at_a_time_writes_a_file(result, tmp_path):
     path = tmp_path / "r.jsonl"
-    first = ResultFile(path, encode)
+    first = ResultFile(path)
     first.add(result())
     with pytest.raises(ResultError, match="another run is writing its results there"):
-        ResultFile(path, encode)
+        ResultFile(path)
     assert read_results(first.partial) == (result(),), "it was not touched"
     first.close()
-    second = ResultFile(path, encode)
+    second = ResultFile(path)
     assert read_results(second.partial) == ()
     second.finish([])
 
@@ -100,13 +100,13 @@ def test_one_run_at_a_time_writes_a_file(result, tmp_path):
 def test_a_separator_of_unicode_does_not_end_a_line(result, tmp_path):
     """JSON holds it as it is, and a hostile name may have one."""
     named = msgspec.structs.replace(result(), device="a\u2028b\x85c")
-    ResultFile(tmp_path / "r.jsonl", encode).finish([named])
+    ResultFile(tmp_path / "r.jsonl").finish([named])
     assert read_results(tmp_path / "r.jsonl") == (named,)
 
 
 def test_a_malformed_line_is_named(result, tmp_path):
     path = tmp_path / "r.jsonl"
-    ResultFile(path, encode).finish([result()])
+    ResultFile(path).finish([result()])
     path.write_text(path.read_text() + "\n{}\n")
     with pytest.raises(ResultError, match=r"r\.jsonl, line 3: .*case"):
         read_results(path)
@@ -118,7 +118,7 @@ def test_a_file_that_is_not_there(tmp_path):
 
 
 def test_a_file_that_lacks_planned_cases_is_known_by_its_header(result, tmp_path):
-    file = ResultFile(tmp_path / "r.jsonl", encode)
+    file = ResultFile(tmp_path / "r.jsonl")
     file.begin(RunHeader(3))
     file.add(result())
     assert read_run(file.partial).missing == 2
@@ -143,7 +143,7 @@ def test_a_file_of_before_has_no_header(result, tmp_path):
 
 
 def test_what_is_no_regular_file_gets_all_at_the_end():
-    file = ResultFile(Path(os.devnull), encode)
+    file = ResultFile(Path(os.devnull))
     file.begin(RunHeader(0))
     file.finish([])
     assert not Path(f"{os.devnull}.partial").exists()

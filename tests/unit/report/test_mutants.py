@@ -3,13 +3,13 @@
 import pytest
 
 from conformance.core.errors import ResultError
+from conformance.core.verdict import encode
 from conformance.report.mutants import (
     Fate,
     Mutant,
     MutantKill,
     MutantResult,
     by_module,
-    encode,
     read_mutants,
     tally,
 )

@@ -3,10 +3,9 @@
 import msgspec
 from results_by_hand import make_finding, make_result
 
-from conformance.core.behaviours import BEHAVIOURS
 from conformance.core.inventory import Inventory
 from conformance.core.verdict import ScheduleResult, Verdict
-from conformance.report.servers import BEGIN, END, Answer, compatibility, with_table
+from conformance.report.servers import BEGIN, BEHAVIOURS, END, Answer, compatibility, with_table
 from conformance.scenarios.served import SERVED_SCENARIOS
 
 

@@ -3,13 +3,13 @@
 import pytest
 
 from conformance.core.errors import ResultError
+from conformance.core.verdict import encode
 from conformance.report.trials import (
     BEGIN,
     END,
     Kill,
     Outcome,
     Trial,
-    encode,
     read_trials,
     separations,
     with_faults,

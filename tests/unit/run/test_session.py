@@ -1,5 +1,9 @@
 """Cases one after another: what is shared, what a failure becomes, what a result holds."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from miniatures.library import ToyLibrary
 from miniatures.right import ContinuousBatching
@@ -10,8 +14,9 @@ from conformance.core.errors import ModelError, Unsupported
 from conformance.core.verdict import CaseId, Verdict, decode, encode
 from conformance.plugins.servers.http import HttpLibrary
 from conformance.report.history import wrong_requests
+from conformance.run import session as module
 from conformance.run.judging import summing
-from conformance.run.session import Session
+from conformance.run.session import Session, ThreadLeaks, finding_of
 
 LACK = "libGL.so.1: cannot open shared object file: No such file or directory"
 
@@ -154,3 +159,48 @@ def test_a_schedule_names_all_its_wrong_requests_however_many_findings_are_kept(
         for schedule in whole.schedules
     }
     assert sum(map(len, named.values())) > 1
+
+
+# Threads that a case leaks, and those that are no leak --------------------------------------------
+
+
+@pytest.fixture
+def begin(monkeypatch):
+    """Begin a thread that runs until the test is over."""
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.1)
+    over = threading.Event()
+
+    def call(daemon=False):
+        thread = threading.Thread(target=over.wait, name="forgotten", daemon=daemon)
+        thread.start()
+        return thread
+
+    yield call
+    over.set()
+
+
+def test_a_leaked_thread_is_reported_with_its_place(begin):
+    before = begin()
+    leaks = ThreadLeaks()
+    thread = begin()
+    assert leaks.find() == (thread,), "not the one that was there before"
+    finding = finding_of(leaks.find())
+    assert (finding.verdict, finding.check) == (Verdict.LEAK, "threads")
+    assert finding.got.startswith("forgotten in ")
+    assert "threading.py:" in finding.got
+    assert before.is_alive()
+
+
+def test_a_thread_may_take_a_moment_to_end(monkeypatch):
+    monkeypatch.setattr(module, "GRACE_SECONDS", 5.0)
+    leaks = ThreadLeaks()
+    threading.Thread(target=time.sleep, args=[0.1]).start()
+    assert leaks.find() == ()
+
+
+def test_daemons_and_pools_are_no_leak(begin):
+    leaks = ThreadLeaks()
+    begin(daemon=True)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        assert leaks.find() == ()

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from miniatures.right import ContinuousBatching
 
-from conformance.core.behaviours import BEHAVIOURS
 from conformance.core.engine import Capability
 from conformance.core.family import Facts, Family
 from conformance.core.real_clients import Client
 from conformance.core.schedule import Arrival, Request, Schedule, Stage
 from conformance.core.trace import Mode, Step, StepOutput, Stream, Trace
 from conformance.plugins.servers import malformed
+from conformance.report.servers import BEHAVIOURS
 from conformance.scenarios import LADDER, Brief
 from conformance.scenarios.served import SERVED_SCENARIOS, in_flight
 

@@ -5,14 +5,10 @@
 
 from __future__ import annotations
 
-import click
-
 from conformance.app.cli.lazy_group import LazyGroup
 
-
-@click.group(
+command = LazyGroup(
     "audit",
-    cls=LazyGroup,
     package=__name__,
     sections={
         "Commands": {
@@ -25,6 +21,5 @@ from conformance.app.cli.lazy_group import LazyGroup
             "bench": "Measure coverage, overhead and speed-up of runs.",
         }
     },
+    help="Test the checks themselves, and measure the cost of a run.",
 )
-def command() -> None:
-    """Test the checks themselves, and measure the cost of a run."""

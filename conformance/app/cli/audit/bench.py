@@ -18,7 +18,7 @@ from conformance.core.errors import ConformanceError
 from conformance.run.registry import Registry, select
 from conformance.run.selection import DEFAULT_ENGINES, Selection
 from conformance.tools.bench import ratios
-from conformance.tools.bench.throughput import Throughput, measure_throughput
+from conformance.tools.bench.ratios import Throughput, measure_throughput
 
 
 @click.command("bench")

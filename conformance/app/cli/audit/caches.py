@@ -15,6 +15,7 @@ from rich.table import Table
 
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import SEED, json_lines, library_path_option
+from conformance.checks.expectations.entries import matches
 from conformance.core.errors import ConformanceError
 from conformance.power.caches.cache_defects import CacheDefect, explain, load_cache_defects, shows
 from conformance.power.caches.discovery import Found, discover, methods
@@ -95,11 +96,7 @@ def _chosen(patterns: Sequence[str]) -> list[Found]:
         if not any(fnmatchcase(one.name, pattern) for one in found):
             names = ", ".join(one.name for one in found)
             raise ConformanceError(f"--class: no class matches {pattern!r}; there are {names}")
-    return [one for one in found if not patterns or _any(one.name, patterns)]
-
-
-def _any(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    return [one for one in found if not patterns or matches(one.name, patterns)]
 
 
 def _stale(defects: tuple[CacheDefect, ...], chosen: Sequence[Found]) -> list[str]:

@@ -260,7 +260,7 @@ def tried_by(
     parts = list(_parts(tasks, until, _OF_PART))
     while parts:
         torn: list[Part] = []
-        for index, found in shared.as_they_come(try_part, parts, on_crash=_nothing):
+        for index, found in shared.as_they_come(try_part, parts, on_crash=lambda _: None):
             own = parts[index].tasks
             if found is not None:
                 yield from found
@@ -285,11 +285,9 @@ def try_part(part: Part) -> tuple[MutantResult, ...]:
     return tuple(tried(part.tasks, jobs=1, seconds=seconds, beside=cores()))
 
 
-def _nothing(_: Part) -> None:
-    return None
-
-
 # Records the lines that schedules run, in several processes or on a cluster's workers ------------
+
+_CRASHED = "its process crashed"
 
 
 class _Part(NamedTuple):
@@ -313,7 +311,7 @@ def recorded(
     parts: dict[str, dict[int, Reach | str]] = {recording.family: {} for recording in unknown}
     with (
         console.status("recording lines") as status,
-        contextlib.closing(shared.as_they_come(_record, todo, on_crash=_crashed)) as done,
+        contextlib.closing(shared.as_they_come(_record, todo, on_crash=lambda _: _CRASHED)) as done,
     ):
         for number, (index, reach) in enumerate(done, start=1):
             parts[todo[index].of.family][index] = reach
@@ -342,7 +340,3 @@ def _record(part: _Part) -> Reach | str:
             return part.of.make(_registry(), part.scenario)
     except Exception as error:  # noqa: BLE001 - whatever a library raises costs its family alone
         return str(error) or repr(error)
-
-
-def _crashed(_: _Part) -> str:
-    return "its process crashed"

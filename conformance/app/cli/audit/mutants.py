@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from conformance.app.cli.options import (
     EXISTING_FILE,
     SECONDS,
     SEED,
+    earlier_results,
     globs,
     jobs_option,
     json_lines,
@@ -35,7 +35,7 @@ from conformance.power.mutants.reviewed import Reviewed, read_reviewed
 from conformance.power.mutants.targets import BATCHING, files_of, mutants_in
 from conformance.power.mutants.unreached import Gap, gaps
 from conformance.report.jsonl import ResultFile
-from conformance.report.mutants import Fate, MutantResult, by_module, encode, read_mutants, tally
+from conformance.report.mutants import Fate, MutantResult, by_module, read_mutants, tally
 from conformance.run.registry import Registry, select
 
 EXIT_UNFINISHED = 2
@@ -70,7 +70,7 @@ def _names(option: str, field: str, text: str) -> Any:
     return click.option(option, field, multiple=True, metavar="GLOB", help=text)
 
 
-_OPTIONS = (
+_options = stacked(
     _names("--library", "libraries", "mlx_lm, mlx_vlm. Default: both."),
     _names(
         "--module",
@@ -123,35 +123,17 @@ _OPTIONS = (
     json_lines(
         "Write one JSON line for each mutant. An interrupted run leaves FILE.partial instead."
     ),
-    click.option(
-        "--read",
-        "sources",
-        type=EXISTING_FILE,
-        multiple=True,
-        metavar="FILE",
-        help="Only report the results of an earlier run from this file, whole or partial; may be "
-        "repeated, and --json then merges the files. For equal mutants the last result counts.",
-    ),
+    earlier_results("For equal mutants the last result counts."),
     cluster_option,
     jobs_option(),
     library_path_option,
 )
 
 
-def mutant_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """All options; passed to the command as ``wanted``."""
-
-    @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        return function(*args, wanted=Wanted(**options))
-
-    return stacked(*_OPTIONS)(call)
-
-
 @click.command("mutants")
-@mutant_options
+@_options
 @click.pass_context
-def command(ctx: click.Context, *, wanted: Wanted) -> None:
+def command(ctx: click.Context, /, **given: Any) -> None:
     """Change a library's batching code a little, and see whether the checks notice.
 
     Each mutant is one small change by mutmut's operators, put into a running process around the
@@ -165,12 +147,11 @@ def command(ctx: click.Context, *, wanted: Wanted) -> None:
         --function 'MyCache*'
     conformance audit mutants --unreached
     """  # noqa: D301
-    console = new_console()
+    console, wanted = new_console(), Wanted(**given)
     target = wanted.target
     if wanted.sources:
         found, ended = read_mutants(wanted.sources), True
-        if target:
-            ResultFile(target, encode).finish(found)
+        ResultFile(target).finish(found)
     else:
         os.environ[NO_COMPILE] = "1"
         before = _earlier(target) if wanted.resume else ()
@@ -256,13 +237,12 @@ def _try_all(
     minutes: float | None,
 ) -> tuple[tuple[MutantResult, ...], bool]:
     """All results, and whether they are complete: Ctrl-C ends the trials early."""
-    file = ResultFile(target, encode) if target else None
+    file = ResultFile(target)
     found: list[MutantResult] = []
 
     def add(result: MutantResult) -> None:
         found.append(result)
-        if file is not None:
-            file.add(result)
+        file.add(result)
 
     for result in (*before, *(result for one in plans for result in one.decided)):
         add(result)
@@ -278,17 +258,13 @@ def _try_all(
             add(result)
             status.update(f"{len(found)} of {count} mutants")
     ended = len(found) == count
-    if file is not None and ended:
+    if ended:
         file.finish(found)
     return tuple(found), ended
 
 
 def _earlier(target: Path | None) -> tuple[MutantResult, ...]:
-    """The results of an unfinished run.
-
-    Raises:
-        ConformanceError: no file is given.
-    """
+    """The results of an unfinished run."""
     if target is None:
         raise ConformanceError("--resume goes on with a file: name it with --json")
     files = [target, target.with_name(f"{target.name}.partial")]

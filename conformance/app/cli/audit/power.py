@@ -16,28 +16,27 @@ from rich.table import Table
 from conformance.app.cli.cluster_option import Helpers, cluster_option, helpers
 from conformance.app.cli.consoles import new_console, new_table
 from conformance.app.cli.options import (
-    EXISTING_FILE,
     SEED,
+    earlier_results,
     globs,
     jobs_option,
     json_lines,
     library_path_option,
+    new_file,
 )
-from conformance.app.cli.outputs import writable
 from conformance.app.cli.registries import named_families, registry_of
 from conformance.checks import CHECKS
 from conformance.core.errors import ConformanceError, ReportError
+from conformance.core.grouping import grouped
 from conformance.core.user_files import read_text
 from conformance.power import faults as own_faults
 from conformance.power.mutation.power import Unit, crashed, halves, trials
 from conformance.report.jsonl import ResultFile, write_lines
 from conformance.report.trials import (
     LEAST,
-    Kill,
     Outcome,
     Separation,
     Trial,
-    encode,
     read_trials,
     separations,
     with_faults,
@@ -68,23 +67,12 @@ _FAULTS_OF_PART = 8
     "Write one JSON line for each fault in each family. An interrupted run leaves "
     "FILE.partial instead."
 )
-@click.option(
-    "--read",
-    "sources",
-    type=EXISTING_FILE,
-    multiple=True,
-    metavar="FILE",
-    help="Only report the results of an earlier run from this file, whole or partial; may be "
-    "repeated, and --json then merges the files. "
-    "For the same fault, family, dtype and seed the last result counts.",
-)
-@click.option(
+@earlier_results("For the same fault, family, dtype and seed the last result counts.")
+@new_file(
     "--table",
     "table_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write what kills each fault as a Markdown table; if FILE has marks for this table, "
-    "between them.",
+    "Write what kills each fault as a Markdown table; if FILE has marks for this table, between "
+    "them.",
 )
 @cluster_option
 @jobs_option()
@@ -113,12 +101,10 @@ def command(
     exit code 1, also if some faults cannot be imported. After an interruption, the exit code is 2,
     and the results so far are reported.
     """
-    table_file = writable(table_file, "--table") if table_file else None
     console = new_console()
     if sources:
         found, ended, lacking = read_trials(sources), True, False
-        if target:
-            ResultFile(target, encode).finish(found)
+        ResultFile(target).finish(found)
     else:
         registry = registry_of(faults=True)
         hooks = ["conformance_faults"]
@@ -147,7 +133,7 @@ def _try_all(
     units: list[Unit], console: Console, target: Path | None, shared: Helpers
 ) -> tuple[tuple[Trial, ...], bool]:
     """All trials, and whether they are complete: Ctrl-C ends them early."""
-    file = ResultFile(target, encode) if target else None
+    file = ResultFile(target)
     found: list[Trial] = []
     pairs = sum(len(unit.faults) for unit in units)
     with (
@@ -157,15 +143,13 @@ def _try_all(
         try:
             for trial in done:
                 found.append(trial)
-                if file is not None:
-                    file.add(trial)
+                file.add(trial)
                 status.update(f"{len(found)} of {pairs} pairs of fault and family")
         except KeyboardInterrupt:
             return tuple(found), False
     order = {(u.engine, u.family): number for number, u in enumerate(units)}
     found.sort(key=lambda trial: order[trial.engine, trial.family])
-    if file is not None:
-        file.finish(found)
+    file.finish(found)
     return tuple(found), True
 
 
@@ -173,7 +157,7 @@ def _tried(units: list[Unit], shared: Helpers) -> Generator[Trial, None, None]:
     """Yield trials as they come; a unit that crashed its process is halved, down to one fault."""
     while units:
         torn: list[Unit] = []
-        for index, found in shared.as_they_come(_work, units, on_crash=_crashed):
+        for index, found in shared.as_they_come(_work, units, on_crash=lambda _: None):
             if found is not None:
                 yield from found
             elif parts := halves(units[index]):
@@ -231,10 +215,6 @@ def _work(unit: Unit) -> tuple[Trial, ...] | None:
     return trials(_registry(), unit)
 
 
-def _crashed(_: Unit) -> None:
-    return None
-
-
 # The kill matrix in words and tables -------------------------------------------------------------
 
 # How many kills and families are shown, the smallest signal over noise first.
@@ -258,10 +238,7 @@ def by_class(trials: Sequence[Trial], title: str) -> Table:
     """For each class of faults, how many pairs of fault and family were killed and survived."""
     counted = ("faults", "killed", "survived", "hidden", "not applicable")
     table = new_table(title, "class", *counted, right=counted)
-    groups: dict[str, list[Trial]] = defaultdict(list)
-    for trial in trials:
-        groups[trial.fault_class].append(trial)
-    for name, group in sorted(groups.items()):
+    for name, group in sorted(grouped(trials, lambda trial: trial.fault_class).items()):
         table.add_row(name, *_counts(group))
     table.add_row("all", *_counts(trials), style="bold")
     return table
@@ -309,7 +286,10 @@ def candidates(trials: Sequence[Trial]) -> Iterator[str]:
         return
     scenarios = {name for trial in whole for name in trial.tried}
     checks = {check.__module__.rpartition(".")[2] for check in CHECKS}
-    for what, names, known in (("scenario", _scenarios, scenarios), ("check", _checks, checks)):
+    for what, names, known in (
+        ("scenario", lambda kill: (kill.scenario,), scenarios),
+        ("check", lambda kill: kill.checks, checks),
+    ):
         alone: dict[str, set[str]] = defaultdict(set)
         seen: set[str] = set()
         for trial in whole:
@@ -324,14 +304,6 @@ def candidates(trials: Sequence[Trial]) -> Iterator[str]:
                 yield f"may be removed, each {what} that catches nothing {how}: " + ", ".join(
                     sorted(some)
                 )
-
-
-def _scenarios(kill: Kill) -> tuple[str, ...]:
-    return (kill.scenario,)
-
-
-def _checks(kill: Kill) -> tuple[str, ...]:
-    return kill.checks
 
 
 def survivors(trials: Sequence[Trial]) -> Iterator[str]:

@@ -92,11 +92,7 @@ def command(
 
 
 def _chosen(registry: Registry, found: Kills, results: Iterable[CaseResult]) -> TierData:
-    """The choice for each library whose own engine was run and has kills.
-
-    Raises:
-        ConformanceError: a result is not of a whole case, or there is nothing to choose from.
-    """
+    """The choice for each library whose own engine was run and has kills."""
     ran = list(results)
     families = _families(registry)
     oracle_only = tuple(s.name for s in registry.scenarios.values() if s.oracle_only)

@@ -5,14 +5,10 @@ Format, gate and comparison are in ``tools/golden/``, vectors in ``tools/vectors
 
 from __future__ import annotations
 
-import click
-
 from conformance.app.cli.lazy_group import LazyGroup
 
-
-@click.group(
+command = LazyGroup(
     "golden",
-    cls=LazyGroup,
     package=__name__,
     sections={
         "Commands": {
@@ -24,9 +20,8 @@ from conformance.app.cli.lazy_group import LazyGroup
             "judge": "Judge the trace of such an engine.",
         }
     },
+    help=(
+        "Recorded single streams of each family, in files that people review.\n\n"
+        "A golden is made from the oracle alone, after a second oracle agreed with it."
+    ),
 )
-def command() -> None:
-    """Recorded single streams of each family, in files that people review.
-
-    A golden is made from the oracle alone, after a second oracle agreed with it.
-    """

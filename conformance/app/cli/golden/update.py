@@ -89,11 +89,7 @@ def _crashed(pair: tuple[Library, Family], *, root: Path) -> Proposal:
 
 
 def _agreed(count: int) -> bool:
-    """Ask the user at the terminal.
-
-    Raises:
-        ConformanceError: there is no terminal.
-    """
+    """Ask the user at the terminal."""
     if not sys.stdin.isatty():
         raise ConformanceError(
             f"{count} files would be written: where there is no terminal, this needs --yes"

@@ -17,8 +17,8 @@ from conformance.app.cli.options import (
     jobs_option,
     json_lines,
     library_path_option,
+    new_file,
 )
-from conformance.app.cli.outputs import writable
 from conformance.app.cli.parallel import in_processes
 from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError
@@ -28,7 +28,6 @@ from conformance.power.transformers_check.check_results import (
     Reading,
     Result,
     State,
-    encode,
     totals,
 )
 from conformance.power.transformers_check.provenance import write_verified
@@ -58,13 +57,7 @@ _LIBRARY = "mlx_lm"
     metavar="FILE",
     help="Read the results of an earlier --json instead of comparing again.",
 )
-@click.option(
-    "--markdown",
-    "markdown_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write the tables between the marks in FILE.",
-)
+@new_file("--markdown", "markdown_file", "Write the tables between the marks in FILE.")
 @click.option("--note", "noted", is_flag=True, help="Record agreement in the goldens.")
 @folder_option("With --note: folder of goldens. Default: ./golden, then the project's own.")
 @library_path_option
@@ -89,7 +82,6 @@ def command(
     mlx-conformance[transformers]. Exit code 1 if a disagreement has no known cause, or a known
     cause no longer shows.
     """
-    markdown_target = writable(markdown_file, "--markdown") if markdown_file else None
     goldens = find_folder(folder) if noted else None
     console = new_console()
     if earlier:
@@ -98,9 +90,9 @@ def command(
         check_installed()
         results = _compare(_chosen(families, family_files), jobs, console, target)
     console.print(shown(results), soft_wrap=True)
-    if markdown_target:
-        before = _text(markdown_target)
-        write_lines(markdown_target, placed(before, markdown(results)).splitlines())
+    if markdown_file:
+        before = _text(markdown_file)
+        write_lines(markdown_file, placed(before, markdown(results)).splitlines())
     if goldens:
         console.print(write_verified(goldens, results), soft_wrap=True)
     ctx.exit(0 if all(result.expected for result in results) else 1)
@@ -120,15 +112,13 @@ def _compare(
     chosen: list[tuple[Library, Family]], jobs: int | None, console: Console, target: Path | None
 ) -> list[Result]:
     results: list[Result] = []
-    file = ResultFile(target, encode) if target else None
+    file = ResultFile(target)
     with console.status("comparing") as status:
         for result in in_processes(verify_one, chosen, jobs=jobs, on_crash=_crashed):
             results.append(result)
-            if file:
-                file.add(result)
+            file.add(result)
             status.update(f"{len(results)}/{len(chosen)} families, {result.family}")
-    if file:
-        file.finish(results)
+    file.finish(results)
     return results
 
 

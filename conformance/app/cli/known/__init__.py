@@ -5,14 +5,10 @@
 
 from __future__ import annotations
 
-import click
-
 from conformance.app.cli.lazy_group import LazyGroup
 
-
-@click.group(
+command = LazyGroup(
     "known",
-    cls=LazyGroup,
     package=__name__,
     sections={
         "Commands": {
@@ -20,6 +16,5 @@ from conformance.app.cli.lazy_group import LazyGroup
             "refresh": "Sort the known defects by what a new release shows.",
         }
     },
+    help="Keep the known defects up to date with a library's releases.",
 )
-def command() -> None:
-    """Keep the known defects up to date with a library's releases."""

@@ -6,14 +6,20 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import click
 import msgspec
 
-from conformance.app.cli.options import MINUTES, SECONDS, globs, jobs_option, library_path_option
-from conformance.app.cli.outputs import writable
+from conformance.app.cli.options import (
+    MINUTES,
+    SECONDS,
+    globs,
+    jobs_option,
+    library_path_option,
+    new_file,
+)
 from conformance.app.cli.parallel import as_they_come, in_processes
 from conformance.app.cli.printing import say
 from conformance.app.pytest_plugin.setup import Setup, make_setup
@@ -72,13 +78,7 @@ from conformance.tools.releases.locking import (
 )
 @jobs_option()
 @library_path_option
-@click.option(
-    "--json",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also write the verdict of each schedule that was run.",
-)
+@new_file("--json", "file", "Also write the verdict of each schedule that was run.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -103,7 +103,6 @@ def command(
     conformance known lock mamba-padded-state                  one entry's
     conformance known lock 'rope-*' --write --seconds 40       search those that are missing
     """  # noqa: D301
-    file = writable(file, "--json") if file else None
     begun = time.monotonic()
     setup = _setup()
     if write:
@@ -172,11 +171,11 @@ def _known() -> dict[str, Defect]:
 
 
 def _play(line: Locked) -> PlayedLock:
-    return PlayedLock(line.entry, line.case, line.verdict, _mending().verdict_of(line, _known()))
+    return _result(line, _mending().verdict_of(line, _known()))
 
 
-def _ended(line: Locked) -> PlayedLock:
-    return PlayedLock(line.entry, line.case, line.verdict, Verdict.CRASH)
+def _result(line: Locked, verdict: Verdict) -> PlayedLock:
+    return PlayedLock(line.entry, line.case, line.verdict, verdict)
 
 
 @dataclass(frozen=True)
@@ -203,16 +202,13 @@ def _search(work: _Try) -> Search | None:
     return searched(_setup().session, _mending(), place, others, seconds=work.seconds)
 
 
-def _crashed(work: _Try) -> Search:
-    return Search(work.place, None, Missing.ENDS, 0.0)
-
-
 # What is said, and stored ------------------------------------------------------------------------
 
 
 def _played(lines: Sequence[Locked], jobs: int | None) -> Iterator[PlayedLock]:
     ordered = sorted(lines, key=lambda line: (CaseId.parse(line.case).engine, line.family))
-    yield from in_processes(_play, ordered, jobs=jobs, on_crash=_ended)
+    ended = partial(_result, verdict=Verdict.CRASH)
+    yield from in_processes(_play, ordered, jobs=jobs, on_crash=ended)
 
 
 def _played_text(one: PlayedLock) -> str:
@@ -238,7 +234,8 @@ def _write(
         if not place.cases or (place.entry.id, place.cases[0].engine, place.family) not in right
     ]
     late = 0
-    for _, found in as_they_come(_search, work, jobs=jobs, on_crash=_crashed):
+    crashed = lambda one: Search(one.place, None, Missing.ENDS, 0.0)  # noqa: E731
+    for _, found in as_they_come(_search, work, jobs=jobs, on_crash=crashed):
         if found is None:
             late += 1
             continue

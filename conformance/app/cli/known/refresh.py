@@ -14,14 +14,12 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.cluster_option import helpers
-from conformance.app.cli.options import globs, jobs_option
-from conformance.app.cli.outputs import writable
+from conformance.app.cli.options import globs, jobs_option, new_file
 from conformance.app.cli.printing import say
 from conformance.app.cli.registries import registry_of
-from conformance.app.cli.release_options import release_options
-from conformance.app.cli.release_runner import Runner, environments
+from conformance.app.cli.release_runner import Runner, environments, release_options
 from conformance.checks.expectations import load_expectations
-from conformance.checks.expectations.loading import OWN
+from conformance.checks.expectations.loading import OWN, SHOWN
 from conformance.checks.expectations.lock import (
     PlayedLock,
     lock_file,
@@ -43,10 +41,8 @@ from conformance.run.registry import Registry, select
 from conformance.tools.releases.changed_code import Code, touched
 from conformance.tools.releases.environments import Environment, prepare
 from conformance.tools.releases.pins import Pins, Release, before, parse, parse_pins
-from conformance.tools.releases.refresh_page import page
-from conformance.tools.releases.refreshing import Refreshed, refreshed
+from conformance.tools.releases.refreshing import Refreshed, page, refreshed, with_release
 from conformance.tools.releases.release_run import Choice, Column
-from conformance.tools.releases.shown_in import SHOWN, with_release
 
 _EXPLAINED = 5
 _EXPLAIN_SECONDS = 60.0
@@ -80,13 +76,7 @@ _LOCK_SECONDS = 600.0
 )
 @jobs_option("As for `run`.")
 @release_options
-@click.option(
-    "--page",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Also write the page as Markdown.",
-)
+@new_file("--page", "file", "Also write the page as Markdown.")
 @click.option(
     "--write",
     is_flag=True,
@@ -122,7 +112,6 @@ def command(
     """  # noqa: D301
     if resume and json_folder is None:
         raise ReleaseError("--resume needs --json DIR, where the results are")
-    file = writable(file, "--page") if file else None
     release = _one(text)
     old = before(release, older or _installed(release))
     begun, cache = time.monotonic(), (cache_dir or environments()).absolute()
@@ -155,11 +144,7 @@ def command(
 def _sorted(
     runner: Runner, release: Release, old: Release, choice: Choice, *, cache: Path, pins: Pins
 ) -> Refreshed:
-    """The entries and new failures of a release, of the families that it touches.
-
-    Raises:
-        ReleaseError: it cannot be installed or run.
-    """
+    """The entries and new failures of a release, of the families that it touches."""
     registry = registry_of()
     environment = prepare(release, pins.beside(release), cache)
     code = _code_of(environment, release)

@@ -5,14 +5,10 @@
 
 from __future__ import annotations
 
-import click
-
 from conformance.app.cli.lazy_group import LazyGroup
 
-
-@click.group(
+command = LazyGroup(
     "new",
-    cls=LazyGroup,
     package=__name__,
     sections={
         "Commands": {
@@ -20,6 +16,5 @@ from conformance.app.cli.lazy_group import LazyGroup
             "engine": "Write a package with an engine of your own.",
         }
     },
+    help="Add something of your own.",
 )
-def command() -> None:
-    """Add something of your own."""

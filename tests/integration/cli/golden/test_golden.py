@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from toy.golden_plugin import make_goldens
+from toy.golden_plugin import contents, make_goldens
 
 TOY = {"TOY_PLUGIN": "golden_plugin"}
 
@@ -27,10 +27,6 @@ def made(tmp_path):
     """The folder of goldens of two families."""
     make_goldens(tmp_path / "golden")
     return tmp_path / "golden" / "toy"
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_new_goldens_are_reported_and_written_and_hold(golden, tmp_path):

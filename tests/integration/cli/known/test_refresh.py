@@ -3,35 +3,16 @@
 import json
 
 import pytest
-from click.testing import CliRunner
-from stand_in_releases import CASE, stand_ins
+from stand_in_releases import CASE, command_on_stand_ins
 
 from conformance.app.cli.known import refresh
-from conformance.app.cli.main import group
 from conformance.checks.expectations import loading
-from conformance.core.errors import ReleaseError
-from conformance.tools.releases import package, upload_times
 
 
 @pytest.fixture
 def known(tmp_path, monkeypatch):
     """The command, on a wheelhouse and a stand-in for this project; its result."""
-    project, variables = stand_ins(tmp_path)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(package, "needs", lambda without: ())
-    monkeypatch.setattr(package, "unpack", lambda folder, plugins: project)
-    monkeypatch.setattr(upload_times, "uploaded", _not_reached)
-
-    def run(*arguments):
-        options = ["--cache-dir", str(tmp_path / "cache")]
-        return CliRunner().invoke(group, ["known", "refresh", *arguments, *options])
-
-    return run
-
-
-def _not_reached(release):
-    raise ReleaseError(f"the index has nothing of {release}")
+    return command_on_stand_ins(tmp_path, monkeypatch, "known", "refresh")
 
 
 def test_a_page_has_what_a_release_broke(known, tmp_path):

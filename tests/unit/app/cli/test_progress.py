@@ -4,32 +4,20 @@ import io
 from types import SimpleNamespace
 
 import pytest
+from results_by_hand import make_result
 from rich.console import Console
 
 from conformance.app.cli import progress as module
 from conformance.app.cli.output_options import Verbosity
 from conformance.app.cli.progress import Progress
 from conformance.app.pytest_plugin.options import ATTRIBUTES, RESULT
-from conformance.core.verdict import CaseId, CaseResult, Verdict, encode
+from conformance.core.verdict import Verdict, encode
 
 CASES = 40
 
 
 def report(number, verdict=Verdict.EXACT):
-    case = CaseId("e", f"f{number}", "ragged", "float32", 0)
-    result = CaseResult(
-        case=str(case),
-        **{name: getattr(case, name) for name in case.__struct_fields__},
-        verdict=verdict,
-        expected=verdict.good,
-        max_abs_diff=None,
-        noise=None,
-        first_bad_step=None,
-        evidence=(),
-        versions={},
-        device="cpu",
-        seconds=0.5,
-    )
+    result = make_result(f"e/f{number}/ragged/float32/0", verdict)
     return SimpleNamespace(**{ATTRIBUTES[RESULT]: encode(result)})
 
 

@@ -1,7 +1,8 @@
 """A release in parts: its families are shared out, and what comes back is one column."""
 
+from results_by_hand import make_result
+
 from conformance.app.cli.release_runner import Ran, run_on_cluster, run_part
-from conformance.core.verdict import CaseResult, Verdict
 from conformance.tools.releases.pins import Release, parse_pins
 from conformance.tools.releases.release_run import Choice, Column
 
@@ -10,12 +11,7 @@ FAMILIES = ("llama", "mamba", "mamba2")
 
 
 def result(family):
-    case = f"mlx_lm/{family}/ragged/float32/0"
-    return CaseResult(
-        case=case, engine="mlx_lm", family=family, scenario="ragged", dtype="float32", seed=0,
-        verdict=Verdict.EXACT, expected=True, max_abs_diff=None, noise=None, first_bad_step=None,
-        evidence=(), versions={}, device="cpu", seconds=0.0, schedules=(),
-    )  # fmt: skip
+    return make_result(f"mlx_lm/{family}/ragged/float32/0")
 
 
 class Crowd:

@@ -2,9 +2,10 @@
 
 import msgspec
 import pytest
+from results_by_hand import make_result
 
 from conformance.core.faults.costs import costlier
-from conformance.core.verdict import CaseResult, ScheduleResult, Verdict
+from conformance.core.verdict import ScheduleResult, Verdict
 
 RIGHT = ScheduleResult(
     "pair",
@@ -18,24 +19,7 @@ RIGHT = ScheduleResult(
 
 
 def result(*schedules):
-    return CaseResult(
-        case="a/b/ragged/float32/0",
-        engine="a",
-        family="b",
-        scenario="ragged",
-        dtype="float32",
-        seed=0,
-        verdict=Verdict.EXACT,
-        expected=True,
-        max_abs_diff=None,
-        noise=None,
-        first_bad_step=None,
-        evidence=(),
-        versions={},
-        device="cpu",
-        seconds=1.0,
-        schedules=schedules,
-    )
+    return make_result("a/b/ragged/float32/0", schedules=schedules)
 
 
 @pytest.mark.parametrize(

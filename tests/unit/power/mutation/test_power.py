@@ -14,7 +14,7 @@ from conformance.core.errors import ModelError, Unsupported
 from conformance.core.family import Facts, Family
 from conformance.core.faults import Fault, Hits, replace
 from conformance.core.library import Description
-from conformance.core.verdict import CaseId, Finding, ScheduleResult, Verdict
+from conformance.core.verdict import CaseId, Finding, ScheduleResult, Verdict, encode
 from conformance.power.mutation.kills import Kills
 from conformance.power.mutation.power import (
     Attempt,
@@ -27,7 +27,7 @@ from conformance.power.mutation.power import (
     undetected,
     without,
 )
-from conformance.report.trials import Outcome, encode
+from conformance.report.trials import Outcome
 from conformance.run.registry import Registry
 from conformance.run.session import Session
 from conformance.scenarios import LADDER

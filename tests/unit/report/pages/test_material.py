@@ -5,8 +5,8 @@ import pytest
 import results_by_hand
 
 from conformance.core.errors import ReportError
-from conformance.core.verdict import Verdict
-from conformance.report.explanation import Explanation, Where, encode
+from conformance.core.verdict import Verdict, encode
+from conformance.report.explanation import Explanation, Where
 from conformance.report.pages.environment import case_slug
 from conformance.report.pages.material import merged, read_explanations, read_scripts
 

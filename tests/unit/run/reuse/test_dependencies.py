@@ -7,8 +7,9 @@ import pytest
 from mlx_lm.models import cache, gemma3_text, llama
 
 from conformance.reference.surroundings import Environment
-from conformance.run.reuse import dependencies
-from conformance.run.reuse.dependencies import file_of, origins
+from conformance.run.reuse import dependencies, import_graph
+from conformance.run.reuse.dependencies import origins
+from conformance.run.reuse.import_graph import file_of
 
 ARGS = {
     "model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8,
@@ -99,7 +100,7 @@ def test_nothing_installed_and_nothing_of_this_package_counts(model):
 
 
 def test_a_package_shadows_a_module_of_its_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(dependencies, "package_folder", lambda name: tmp_path)
+    monkeypatch.setattr(import_graph, "package_folder", lambda name: tmp_path)
     (tmp_path / "one.py").touch()
     assert file_of("lib.one") == tmp_path / "one.py"
     (tmp_path / "one").mkdir()
@@ -114,7 +115,7 @@ def test_imports_within_functions_and_relative_ones_are_seen(tmp_path, monkeypat
     (package / "deep/one.py").write_text(
         "from . import two\n\ndef f():\n    from ..three import x\n    import lib.four\n"
     )
-    monkeypatch.setattr(dependencies, "package_folder", lambda name: package)
+    monkeypatch.setattr(import_graph, "package_folder", lambda name: package)
     found = dependencies._imported("lib.deep.one")
     assert {"lib", "lib.deep", "lib.deep.two", "lib.three", "lib.four"} <= found
 

@@ -6,7 +6,7 @@ import pytest
 
 from conformance.core.verdict import CaseId
 from conformance.run.reuse import import_graph
-from conformance.run.reuse.import_graph import file_of, imports, reached
+from conformance.run.reuse.import_graph import imports, reached
 from conformance.run.reuse.planning import Reuse
 
 FILES = {
@@ -33,11 +33,9 @@ def lib(tmp_path, monkeypatch):
         path.write_text(text)
     found = {"lib": tmp_path / "lib"}
     monkeypatch.setattr(import_graph, "package_folder", found.get)
-    for cached in (file_of, imports):
-        cached.cache_clear()
+    imports.cache_clear()
     yield
-    for cached in (file_of, imports):
-        cached.cache_clear()
+    imports.cache_clear()
 
 
 EVERY = {"lib", "lib.generate", "lib.models", "lib.models.cache"}

@@ -6,10 +6,18 @@ import pytest
 
 from conformance.core.errors import CheckpointError, ModelError, Unsupported
 from conformance.scenarios.scenario import Brief
-from conformance.tools.checkpoints import preflight
+from conformance.tools.checkpoints import opening
+from conformance.tools.checkpoints.folder import look
 from conformance.tools.checkpoints.given import Given
-from conformance.tools.checkpoints.opening import open_checkpoint
-from conformance.tools.checkpoints.prompts import BUILT_IN
+from conformance.tools.checkpoints.opening import (
+    BUILT_IN,
+    Memory,
+    cache_bytes,
+    fits,
+    open_checkpoint,
+    read_texts,
+    room,
+)
 
 
 @pytest.fixture
@@ -100,7 +108,7 @@ def test_a_tokenizer_that_makes_nothing_is_reported(opened, library):
 
 
 def test_memory_comes_before_all_that_takes_time(opened, monkeypatch, tmp_path):
-    monkeypatch.setattr(preflight, "available_bytes", lambda: 100)
+    monkeypatch.setattr(opening, "available_bytes", lambda: 100)
     with pytest.raises(CheckpointError, match="--force runs it all the same"):
         opened()
     assert not (tmp_path / "cache").exists()
@@ -136,3 +144,87 @@ def test_a_library_that_runs_code_of_the_folder_all_the_same_is_stopped(opened, 
     assert not mark.exists()
     opened(trusted=True)
     assert mark.exists()
+
+
+# Texts for prompts: built-in ones, or a user's file -----------------------------------------------
+
+
+def test_without_a_file_there_are_the_built_in_ones():
+    assert read_texts(None) == BUILT_IN
+    assert len({text.split()[0] for text in BUILT_IN}) == len(BUILT_IN)
+
+
+def test_a_file_has_one_text_a_line(tmp_path):
+    (tmp_path / "p.txt").write_text("Guten Tag\n\n  \nZwölf Äpfel\n", encoding="utf-8")
+    assert read_texts(tmp_path / "p.txt") == ("Guten Tag", "Zwölf Äpfel")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "can't be read: No such"), (b"\xe9\n", "is not UTF-8"), (b" \n", "holds no prompt")],
+)
+def test_a_bad_file_is_reported(content, message, tmp_path):
+    path = tmp_path / "p.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=message):
+        read_texts(path)
+
+
+# Before a checkpoint is loaded: is there memory for it, do its weights fit its config? ------------
+
+
+def test_what_will_be_needed_is_reported(folder):
+    message = str(room(look(folder), "float32"))
+    assert message.startswith("3.2e-08 GB of weights and about 0.00216 GB of caches are needed, ")
+    assert message.endswith(" available")
+
+
+def test_too_little_memory_is_refused_and_can_be_forced(folder, monkeypatch):
+    monkeypatch.setattr(opening, "available_bytes", lambda: 100)
+    with pytest.raises(CheckpointError, match=r"1e-07 GB available; --force runs it all the same"):
+        room(look(folder), "float32")
+    assert not room(look(folder), "float32", force=True).suffices
+
+
+def test_where_nobody_knows_the_memory_it_is_tried():
+    assert Memory(10**15, 0, None).suffices
+    assert not Memory(6, 5, 10).suffices
+    assert Memory(5, 5, 10).suffices
+
+
+def test_caches_are_those_of_the_widest_batch_in_steps_of_256():
+    config = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32}
+    assert cache_bytes(config, "float32") == 33 * 256 * 2 * 2 * 4 * 8 * 4
+    assert cache_bytes({**config, "num_key_value_heads": 1}, "bfloat16") == 33 * 256 * 2 * 2 * 8 * 2
+    assert cache_bytes({**config, "head_dim": 16}, "float16") == 33 * 256 * 2 * 2 * 4 * 16 * 2
+    assert cache_bytes({"text_config": config}, "float32") == cache_bytes(config, "float32")
+    assert cache_bytes({}, "float32") == 0
+
+
+def test_a_missing_field_is_reported_by_its_name(library, folder):
+    library.raises = ModelError(
+        "x: loading failed: TypeError: ModelArgs.__init__() missing 1 required positional "
+        "argument: 'rms_norm_eps'"
+    )
+    with pytest.raises(CheckpointError, match=r"config.json: lacks the field 'rms_norm_eps', whic"):
+        fits(library, look(folder), trusted=False)
+
+
+def test_weights_that_do_not_fit_are_reported_with_their_file(library, folder):
+    library.raises = ModelError("x: ValueError: Expected shape (1,) for parameter a.weight,\n not")
+    with pytest.raises(CheckpointError, match=r"model.safetensors: x: ValueError: .* a.weight, no"):
+        fits(library, look(folder), trusted=False)
+
+
+def test_a_long_list_of_parameters_is_cut(library, folder):
+    library.raises = ModelError("Received parameters not in model: " + "layers.0.weight " * 100)
+    with pytest.raises(CheckpointError, match=r"\.\.\.$") as raised:
+        fits(library, look(folder), trusted=False)
+    assert len(str(raised.value)) < 600
+
+
+def test_a_refusal_stays_one(library, folder):
+    library.raises = Unsupported("Model type toy not supported.")
+    with pytest.raises(Unsupported, match=r"My Model-8bit: Model type toy not supported"):
+        fits(library, look(folder), trusted=False)

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-
-from conformance.core.verdict import CaseResult
+from results_by_hand import make_result
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 
@@ -32,26 +31,7 @@ def result():
 
     def make(scenario, verdict, *, expected=True, known=None):
         """A rung's result."""
-        return CaseResult(
-            case=f"e/mine/{scenario}/float32/0",
-            engine="e",
-            family="mine",
-            scenario=scenario,
-            dtype="float32",
-            seed=0,
-            verdict=verdict,
-            expected=expected,
-            known=known,
-            max_abs_diff=None,
-            noise=None,
-            ratio=None,
-            first_bad_step=None,
-            evidence=(),
-            versions={},
-            device="cpu",
-            seconds=0.0,
-            forward_seconds=0.0,
-            schedules=(),
-        )
+        case = f"e/mine/{scenario}/float32/0"
+        return make_result(case, verdict, expected=expected, known=known, evidence=(), noise=None)
 
     return make

@@ -47,3 +47,33 @@ def test_a_contradiction_is_named(change, message, published):
 def test_what_is_published_is_not_complained_of(published):
     for name in ("Nemotron-H-8B", "gpt-oss-20b", "Mamba-Codestral-7B", "gemma-3n-E2B-text"):
         examine(published(name))
+
+
+# Sizes that a config leaves to the library --------------------------------------------------------
+
+BARE = {"model_type": "m", "text_config": {"model_type": "t", "hidden_size": 2560, "n": 3}}
+SETTINGS = (
+    {"model_type": "other", "hidden_size": 1, "num_hidden_layers": 99, "vocab_size": 9},
+    {
+        "model_type": "t",
+        "hidden_size": 2560,
+        "n": 3,
+        "num_hidden_layers": 34,
+        "vocab_size": 262208,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "rope_theta": 1e6,
+    },
+)
+
+
+def test_defaults_of_the_settings_that_agree_are_filled_in_and_made_small():
+    small = shrink(BARE, settings=SETTINGS)
+    text = small.config["text_config"]
+    assert text["num_hidden_layers"] == 4
+    assert text["vocab_size"] == 256
+    assert (text["num_attention_heads"], text["num_key_value_heads"]) == (4, 2)
+    assert "rope_theta" not in text, "what is no size stays the library's"
+    decision = {d.field: d for d in small.decisions}["text_config.num_hidden_layers"]
+    assert decision.before == 34
+    assert "left it to the library" in decision.why

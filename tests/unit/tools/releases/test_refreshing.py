@@ -11,8 +11,7 @@ from conformance.core.verdict import Finding, MendedResult, ScheduleResult, Verd
 from conformance.report.message import CHANGED, RULE
 from conformance.tools.releases.changed_code import Touched
 from conformance.tools.releases.pins import Release
-from conformance.tools.releases.refresh_page import page
-from conformance.tools.releases.refreshing import Fate, refreshed
+from conformance.tools.releases.refreshing import Fate, page, refreshed
 
 NEW, OLD = Release("mlx-lm", "0.33.0"), Release("mlx-lm", "0.32.2")
 TOUCHED = Touched(("mlx_lm.models.mamba",), ("mamba",), (), ())

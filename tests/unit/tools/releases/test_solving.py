@@ -1,11 +1,13 @@
 """Versions beside a release: from the table first, then from the resolver, which is asked once."""
 
-from datetime import UTC, datetime
+import json
+from datetime import UTC, datetime, timedelta
 
+import httpx2
 import pytest
 
 from conformance.core.errors import ReleaseError
-from conformance.tools.releases import installers, upload_times
+from conformance.tools.releases import installers, solving
 from conformance.tools.releases.pins import Release
 from conformance.tools.releases.solving import choices
 
@@ -21,7 +23,7 @@ def asked(monkeypatch):
         calls.append((tuple(wanted), before))
         return {**FOUND, "numpy": "2.4.6"}
 
-    monkeypatch.setattr(upload_times, "uploaded", lambda release: DAY)
+    monkeypatch.setattr(solving, "uploaded", lambda release: DAY)
     monkeypatch.setattr(installers, "solve", solve)
     return calls
 
@@ -55,6 +57,105 @@ def test_what_the_resolver_says_is_passed_on(monkeypatch, tmp_path):
     def refuse(release):
         raise ReleaseError("no such release")
 
-    monkeypatch.setattr(upload_times, "uploaded", refuse)
+    monkeypatch.setattr(solving, "uploaded", refuse)
     with pytest.raises(ReleaseError, match="no such release"):
         list(choices(Release("mlx-vlm", "0.6.11"), {}, tmp_path))
+
+
+# When a release was uploaded, by the index's own words --------------------------------------------
+
+RELEASE = Release("mlx-lm", "0.31.3")
+INDEX = solving.index
+
+
+@pytest.fixture(autouse=True)
+def somewhere(monkeypatch):
+    monkeypatch.setattr(solving, "index", lambda: "http://localhost/simple")
+
+
+@pytest.fixture
+def answer(monkeypatch):
+    def say(text, status=200):
+        found = httpx2.Response(status, text=text)
+        monkeypatch.setattr(httpx2.Client, "get", lambda client, url, **_: found)
+
+    return say
+
+
+def listed(*files):
+    return json.dumps({"files": [{"filename": n, "upload-time": t} for n, t in files]})
+
+
+def test_it_is_the_time_of_the_last_file_and_a_little_more(answer):
+    answer(
+        listed(
+            ("mlx_lm-0.31.3-py3-none-any.whl", "2026-04-22T07:37:00.5Z"),
+            ("mlx_lm-0.31.3.tar.gz", "2026-04-22T07:39:00Z"),
+            ("mlx_lm-0.32.0-py3-none-any.whl", "2026-06-01T00:00:00Z"),
+            ("mlx_lm-0.31.3.exe", "2026-07-01T00:00:00Z"),
+        )
+    )
+    last = datetime(2026, 4, 22, 7, 39, tzinfo=UTC)
+    assert last < solving.uploaded(RELEASE) <= last + timedelta(hours=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "message"),
+    [
+        ("", 404, "answers 404: is there such a package"),
+        ("<html>", 200, "not JSON"),
+        ('{"files": []}', 200, "has no file of release 0.31.3"),
+        ('{"files": [{}]}', 200, "without its name or time"),
+        ('{"files": [{"filename": "mlx_lm-0.31.3.tar.gz"}]}', 200, "without its name or time"),
+    ],
+)
+def test_what_is_no_answer_is_one_sentence(answer, text, status, message):
+    answer(text, status)
+    with pytest.raises(ReleaseError, match=message):
+        solving.uploaded(RELEASE)
+
+
+def test_an_index_that_cannot_be_reached_is_one_sentence(monkeypatch):
+    def fail(client, url, **_):
+        raise httpx2.ConnectError("no network")
+
+    monkeypatch.setattr(httpx2.Client, "get", fail)
+    with pytest.raises(ReleaseError, match="cannot be read: no network"):
+        solving.uploaded(RELEASE)
+
+
+@pytest.mark.parametrize(
+    ("printed", "wanted"),
+    [
+        (
+            {"config": "global.index{}url='http://localhost:2/simple/'\n"},
+            "http://localhost:2/simple",
+        ),
+        (
+            {
+                "config": "global.index{0}url='http://a/simple'\n:env:.index{0}url='http://b/simple'\n"
+            },
+            "http://b/simple",
+        ),
+        (
+            {"install": "Base (default\n   http://localhost:3/simple). This"},
+            "http://localhost:3/simple",
+        ),
+        (
+            {
+                "config": "global.extra-index{}url='http://c/simple'\n",
+                "install": "(default http://d/simple)",
+            },
+            "http://d/simple",
+        ),
+    ],
+)
+def test_the_index_is_that_of_pip(monkeypatch, printed, wanted):
+    monkeypatch.setattr(solving, "_pip", lambda verb, *_: printed.get(verb, "").format("-"))
+    assert INDEX.__wrapped__() == wanted
+
+
+def test_without_pip_it_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(solving, "_pip", lambda *_: "")
+    with pytest.raises(ReleaseError, match="is not installed here"):
+        INDEX.__wrapped__()

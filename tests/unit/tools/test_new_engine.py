@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from conformance.core.errors import ConformanceError
-from conformance.tools.new_engine.engine_package import files_of, write_package
+from conformance.tools.new_engine import files_of, write_package
 
 
 def test_the_name_is_that_of_engine_module_and_entry_point():

@@ -6,16 +6,17 @@ from pathlib import Path
 import jsonschema
 import msgspec
 import pytest
+from schemas import published_schema
 
 from conformance.tools.vectors.parsing import read_trace
-from conformance.tools.vectors.vector_schema import TRACE, VECTORS, derived_schema, published_schema
+from conformance.tools.vectors.records import TRACE, VECTORS, derived_schema
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "vectors.md"
 
 
 @pytest.mark.parametrize("name", [TRACE, VECTORS])
 def test_the_published_schema_follows_from_the_code(name):
-    module = "conformance.tools.vectors.vector_schema"
+    module = "conformance.tools.vectors.records"
     make = f"from {module} import *; print(schema_text({name!r}), end='')"
     assert published_schema(name) == derived_schema(name), f"write it anew: {make}"
 

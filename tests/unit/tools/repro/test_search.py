@@ -6,8 +6,8 @@ import pytest
 from conformance.core.errors import NoScriptError
 from conformance.core.schedule import Request
 from conformance.tools.repro.found import Joined
-from conformance.tools.repro.joint import joined_of
 from conformance.tools.repro.refusing import Reason
+from conformance.tools.repro.search import joined_of
 
 ASKED = {"long": Request("long", (5, 6, 7), 1), "short": Request("short", (8,), 1)}
 PIXELS = {name: np.full((1, 2), number) for number, name in enumerate(ASKED)}

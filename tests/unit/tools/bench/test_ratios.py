@@ -8,7 +8,7 @@ from miniatures.right import ContinuousBatching
 
 from conformance.core.family import Facts, Family
 from conformance.run.registry import Registry
-from conformance.tools.bench.throughput import ROWS, measure_throughput
+from conformance.tools.bench.ratios import ROWS, measure_throughput
 
 
 class Slow(ContinuousBatching):
