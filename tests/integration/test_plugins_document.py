@@ -54,7 +54,7 @@ def test_a_family_takes_less_than_10_lines_and_an_engine_less_than_40():
     assert max(len(line) for line in lines(block("family") + ENGINE)) <= 100
 
 
-@pytest.mark.parametrize("family", ["llama", "my_llama"])
+@pytest.mark.parametrize("family", [pytest.param("llama", marks=pytest.mark.nightly), "my_llama"])
 def test_the_engine_climbs_the_ladder(family):
     found = results(ENGINE, family)
     assert list(found) == LADDER

@@ -41,6 +41,7 @@ def test_the_schedule_can_be_named(tmp_path):
     assert "nothing is wrong in schedule 'one_beside_medium', so there is" in right.output
 
 
+@pytest.mark.nightly
 def test_how_often_it_is_right(tmp_path):
     target = tmp_path / "hits.jsonl"
     arguments = [

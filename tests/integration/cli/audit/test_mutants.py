@@ -80,6 +80,7 @@ def test_a_run_goes_on_where_it_stopped(mutants, tmp_path):
     assert not (tmp_path / "r.jsonl.partial").exists()
 
 
+@pytest.mark.nightly
 def test_survivors_are_tried_again_and_files_are_merged(whole, mutants, conformance):
     first = whole.folder / "r.jsonl"
     again = mutants("--again", first, "--json", "again.jsonl")
@@ -105,6 +106,7 @@ def test_a_report_has_a_page_of_mutants(whole, conformance, toy_run, tmp_path):
     assert 'href="mutants.html">Mutants</a>' in (tmp_path / "pages" / "index.html").read_text()
 
 
+@pytest.mark.nightly
 def test_a_sample_is_the_same_for_the_same_seed(mutants):
     drawn = ("--function", "longest", "--function", "unused", "--sample", "1", "--seed", "7")
     one = mutants(*drawn, "--json", "one.jsonl").results("one.jsonl")
