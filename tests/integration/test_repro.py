@@ -128,6 +128,7 @@ def test_the_script_of_a_known_defect_is_the_same_each_time(repro, tmp_path):
     assert repro(f"reference-{known}").stdout == text
 
 
+@pytest.mark.nightly
 def test_a_sweep_goes_on_from_its_own_table(repro, tmp_path):
     known = ("--known", "finished-caches-hold-the-batch", "--to", "found")
     done = repro(*known)

@@ -65,7 +65,7 @@ def test_pytest_goes_on_after_each(suite):
     assert "(Timeout (0:00:04.500000) in tests/toy/wild_plugin.py:" in finding["got"]
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", [pytest.param("1", marks=pytest.mark.nightly), "2"])
 def test_a_lost_device_costs_only_the_case_that_lost_it(conformance, jobs, tmp_path):
     done = conformance(
         *("run", "--engine", "toy", "--jobs", jobs, "--json", "r.jsonl"),

@@ -66,6 +66,7 @@ def test_unreached_lines_are_listed(mutants):
     assert "4 lines are not reached in 4 functions; 0 have a reason" in done.out
 
 
+@pytest.mark.nightly
 def test_a_run_goes_on_where_it_stopped(mutants, tmp_path):
     more = ("--function", "longest", "--function", "unused", "--json", "r.jsonl")
     stopped = mutants(*more, "--minutes", "0")
