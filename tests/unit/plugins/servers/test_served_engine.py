@@ -141,8 +141,18 @@ SMALL = (served.Small, served.EndsByItself, served.EndsSoon, served.SubWords, se
 SMALL += (served.NamesAsVocabularies, served.NamesBytes)
 
 
-@pytest.mark.parametrize("name", ["served_together", "served_stops", "served_systems"])
-@pytest.mark.parametrize("kind", SMALL)
+# What takes seconds is asked of two of them by day.
+LONG = {"served_together": (served.Small, served.SubWords)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        pytest.param(kind, name, marks=[pytest.mark.nightly] * (kind not in LONG.get(name, SMALL)))
+        for kind in SMALL
+        for name in ("served_together", "served_stops", "served_systems")
+    ],
+)
 def test_a_small_right_server_is_exact(kind, name, monkeypatch):
     # On loaded cores a right one may be waited for, too.
     monkeypatch.setattr(HttpEngine, "patience", 60.0)
