@@ -45,16 +45,13 @@ stage workflows bash ci/workflows.sh
 # A worker keeps to its share of the files, whose models and runs are then made once.
 stage tests $bin/python -m pytest tests -q -n auto --dist worksteal
 stage nightly $bin/python -m pytest tests -q -n auto --dist worksteal -m nightly
-# One family of each kind, in the quick tier: the selection is the same on every machine. All
-# families are run by the README's first command and a job of the workflow. batch_generate is a loop
-# around the other engine of its library: what takes it longest is run on four of the families, and
-# the single stream's repetition is the other engine's.
+# Of one family of each kind, in the quick tier, the cases that show every verdict and known defect
+# (ci/suite_cases.py), and their goldens: the same on every machine. All families are run by the
+# README's first command and a job of the workflow.
 kinds="$($bin/python ci/kinds.py)"
-long="batch_generate and (repeat or chunked or traffic or wide)"
-four="/llama/ or /mamba2/ or /gemma3/ or /qwen3_vl/"
 # shellcheck disable=SC2086  # several options
-stage suite $bin/python -m pytest --pyargs conformance.suite -q -n auto --conformance-engine 'mlx_*' \
-  --conformance-tier quick $kinds -k "not ($long) or $four"
+stage suite $bin/python -m pytest --pyargs @ci/suite_cases.txt conformance.suite.goldens -q -n auto \
+  --conformance-engine 'mlx_*' --conformance-tier quick $kinds
 
 printf '\n%s' "$summary"
 if [ "$failures" -gt 0 ]; then

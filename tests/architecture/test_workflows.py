@@ -1,6 +1,8 @@
 """Workflows are valid, and call the scripts of ci/, nothing else: what CI does, anybody can do."""
 
+import json
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -8,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from conformance.core.verdict import CaseId
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -168,3 +172,24 @@ def test_the_main_job_chooses_cases_only_where_no_option_is_given(tmp_path, give
     command = ["bash", str(tmp_path / "ci/run.sh"), *given]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == called
+
+
+@pytest.fixture
+def suite_cases(monkeypatch):
+    """What ``ci/suite_cases.py`` defines."""
+    monkeypatch.syspath_prepend(str(ROOT / "ci"))
+    return runpy.run_path(str(ROOT / "ci/suite_cases.py"))
+
+
+def test_the_suite_has_a_case_of_each_family_that_stands_for_a_kind(suite_cases):
+    names = suite_cases["TARGET"].read_text().replace(suite_cases["ITEM"], "").split()
+    held = {(case.engine, case.family) for case in map(CaseId.parse, names)}
+    files = (ROOT / "conformance/plugins").glob("mlx_*/families/[a-z]*.json")
+    quick = {f for f in files if json.loads(f.read_text())["conformance"].get("quick")}
+    assert len(quick) > 20
+    assert not {(f.parts[-3], f.stem) for f in quick} - held
+
+
+def test_the_cheapest_cases_that_show_all_are_chosen(suite_cases):
+    shows = {"a": {("x",)}, "b": {("x",), ("y",)}, "c": {("x",), ("y",)}, "d": {("z",)}}
+    assert suite_cases["cheapest"](shows, {"a": 0.1, "b": 9.0, "c": 1.0, "d": 5.0}) == ["c", "d"]

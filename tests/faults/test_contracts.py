@@ -77,7 +77,14 @@ def test_there_is_a_fault_for_every_contract():
     assert set(BROKEN_BY) == set(contracts())
 
 
-@pytest.mark.parametrize("contract", BROKEN_BY)
+# These need a real server; by day tests/unit/checks/test_served_counts.py plants such counts.
+OF_SERVERS = {"left", "at_rest"}
+
+
+@pytest.mark.parametrize(
+    "contract",
+    [pytest.param(c, marks=[pytest.mark.nightly] * (c in OF_SERVERS)) for c in BROKEN_BY],
+)
 def test_a_contract_is_broken_by_a_fault(registry, session, kept, contract):
     place, name = BROKEN_BY[contract]
     engine, family, scenario = place.split("/")
@@ -93,13 +100,10 @@ def test_a_contract_is_broken_by_a_fault(registry, session, kept, contract):
     assert any(f.verdict is Verdict.COST and f"`{contract}`" in f.cause for f in wrong.evidence)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("engine", "contract"),
-    # By day one; that each contract is broken by something is the first test.
-    [
-        pytest.param(*pair, marks=[pytest.mark.nightly] * (pair[1] != "rows"))
-        for pair in SERVED_BROKEN_BY
-    ],
+    SERVED_BROKEN_BY,
 )
 def test_a_contract_of_a_server_is_broken_by_a_fault(registry, session, engine, contract):
     schedule, key = SERVED_BROKEN_BY[engine, contract]

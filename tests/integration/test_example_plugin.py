@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked import run_python
 
 from conformance.core.verdict import Verdict, decode
 
@@ -28,15 +29,7 @@ def conformance(tmp_path_factory):
     def call(*arguments, plugin=True):
         environment = {**os.environ, "PYTHONPATH": str(site) if plugin else ""}
         code = "import sys; from conformance.app.cli import main; main(sys.argv[1:])"
-        return subprocess.run(
-            [sys.executable, "-c", code, *arguments],
-            env=environment,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        return run_python(["-c", code, *arguments], cwd=folder, env=environment, timeout=300)
 
     return call
 
@@ -60,7 +53,9 @@ def test_without_the_package_they_are_not_there(conformance):
     assert "no engine matches 'one_by_one'" in done.stderr
 
 
-@pytest.mark.parametrize("engine", ["one_by_one", "mlx_lm"])
+@pytest.mark.parametrize(
+    "engine", ["one_by_one", pytest.param("mlx_lm", marks=pytest.mark.nightly)]
+)
 def test_its_family_runs_on_its_engine_and_on_ours(conformance, engine, tmp_path):
     code, case = run_case(conformance, tmp_path, engine, "batch_of_one")
     assert code == 0

@@ -72,7 +72,9 @@ def test_workers_in_the_midst_of_a_case_do_not_delay_the_end(environment, tmp_pa
     assert not re.search("pytest|KeyboardInterrupt|collected|=====", out), out
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
+)
 def test_two_signals_at_once_leave_the_old_file_and_no_process(environment, tmp_path, number):
     """``python ci/interruptions.py`` does it 200 times, at random moments."""
     (tmp_path / "r.jsonl").write_text("old\n")

@@ -22,7 +22,7 @@ def shadowed(tmp_path):
 def test_the_family_is_not_playable_here_and_nothing_fails(conformance, shadowed):
     message = "libGL.so.1: cannot open shared object file: No such file or directory"
     path = shadowed(f"raise ImportError({message!r})")
-    run = ("run", *FAMILY, "--scenario", "ragged", "--json", "r.jsonl")
+    run = ("run", *FAMILY, "--scenario", "ragged", "--jobs", "1", "--json", "r.jsonl")
     done = conformance(*run, PYTHONPATH=path)
     assert done.code == 0, done
     (result,) = done.results()
@@ -47,6 +47,6 @@ def test_the_family_is_not_playable_here_and_nothing_fails(conformance, shadowed
 )
 def test_any_other_failure_of_an_import_still_fails(conformance, shadowed, statement):
     path = shadowed(statement)
-    done = conformance("run", *FAMILY, "--scenario", "ragged", PYTHONPATH=path)
+    done = conformance("run", *FAMILY, "--scenario", "ragged", "--jobs", "1", PYTHONPATH=path)
     assert done.code == 1, done
     assert "not playable" not in done.out

@@ -73,12 +73,14 @@ def test_a_default_that_no_run_reads_is_unreached(tried):
     assert found.why.startswith("no run reads this value")
 
 
+@pytest.mark.nightly
 def test_what_crashes_the_batch_is_killed_and_the_next_mutant_is_judged_alike(tried):
     crashing = ("mlx_lm/models/cache.py", "BatchKVCache.update_and_fetch", "prev = None")
     assert tried(*crashing).kill.verdict == "crash"
     test_a_change_that_changes_nothing_survives(tried)
 
 
+@pytest.mark.nightly
 def test_what_single_streams_do_too_is_the_same_in_both(tried):
     found = tried(
         "mlx_lm/sample_utils.py",

@@ -54,7 +54,7 @@ def test_a_family_takes_less_than_10_lines_and_an_engine_less_than_40():
     assert max(len(line) for line in lines(block("family") + ENGINE)) <= 100
 
 
-@pytest.mark.parametrize("family", ["llama", "my_llama"])
+@pytest.mark.parametrize("family", [pytest.param("llama", marks=pytest.mark.nightly), "my_llama"])
 def test_the_engine_climbs_the_ladder(family):
     found = results(ENGINE, family)
     assert list(found) == LADDER
@@ -67,11 +67,15 @@ DEFECTS = {
     "the last token is fed twice": ("self.fed[:, :-1], cache", "self.fed, cache"),
     "the neighbour's token is given out": ("int(own.argmax())", "int(logprobs[0].argmax())"),
 }
-# By day one shows in tokens alone.
+# By day one shows in tokens alone, and one more with logprobs.
 SHOWN = "rows leave, their caches stay"
+FOUND = {SHOWN, "padding is attended to"}
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
+@pytest.mark.parametrize(
+    "defect",
+    [pytest.param(d, marks=[pytest.mark.nightly] * (d not in FOUND)) for d in DEFECTS],
+)
 def test_a_defect_in_it_is_found(defect):
     right, wrong = DEFECTS[defect]
     assert ENGINE.count(right) == 1

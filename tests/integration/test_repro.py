@@ -47,7 +47,7 @@ def imported(text):
 
 
 def test_the_script_is_short_and_shows_the_defect(repro, tmp_path):
-    done = repro(CASE, "--out", "repro.py", "--seconds", "5")
+    done = repro(CASE, "--out", "repro.py", "--seconds", "3")
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "repro.py").read_text()
     assert text.count("\n") <= 60
@@ -77,6 +77,7 @@ def test_the_script_is_short_and_shows_the_defect(repro, tmp_path):
     assert right.returncode == 0, right.stdout + right.stderr
 
 
+@pytest.mark.nightly
 def test_as_a_method_of_a_test_case(repro):
     done = repro(CASE, "--unittest", "--seconds", "3")
     assert done.returncode == 0, done.stderr
@@ -93,6 +94,7 @@ def assigned(tree, name):
     )
 
 
+@pytest.mark.nightly
 def test_prompts_that_batch_generate_embeds_together(repro, tmp_path):
     """Alone there is no padding to count: then the same script must find nothing wrong."""
     case = "mlx_vlm_batch_generate/qwen2_vl/ragged/float32/0"
@@ -126,6 +128,7 @@ def test_the_script_of_a_known_defect_is_the_same_each_time(repro, tmp_path):
     assert repro(f"reference-{known}").stdout == text
 
 
+@pytest.mark.nightly
 def test_a_sweep_goes_on_from_its_own_table(repro, tmp_path):
     known = ("--known", "finished-caches-hold-the-batch", "--to", "found")
     done = repro(*known)

@@ -108,7 +108,7 @@ def repro(conformance, tmp_path):
     return call
 
 
-@pytest.mark.parametrize("logprobs", [True, False])
+@pytest.mark.parametrize("logprobs", [pytest.param(True, marks=pytest.mark.nightly), False])
 def test_the_script_drives_their_package_without_ours(repro, tmp_path, logprobs):
     done = repro(CALLS.format(logprobs=logprobs), "--out", "script.py")
     assert done.code == 0, done

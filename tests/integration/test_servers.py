@@ -57,7 +57,7 @@ def gone(folder, seconds=10.0):
 @pytest.mark.parametrize(
     ("engine", "family", "scenario"),
     [
-        ("mlx_lm_server", "llama", "served_together"),
+        pytest.param("mlx_lm_server", "llama", "served_together", marks=pytest.mark.nightly),
         pytest.param(
             *("mlx_lm_server_pipeline", "deepseek_v32", "served_together"),
             marks=pytest.mark.nightly,
@@ -74,10 +74,12 @@ def test_a_librarys_server_is_exact(engine, family, scenario, tmp_path):
 
 
 def test_what_is_known_to_be_wrong_is_expected_and_right_once_mended(tmp_path):
-    where = ("--family", "llama", "--scenario", "served_alone")
+    where = ("--family", "llama", "--scenario", "served_alone", "--scenario", "served_together")
     done = run("--engine", "mlx_lm_server", *where, tmp_path=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "OK: 2 cases" in done.stdout
     assert "1 right once mended" in done.stdout
+    assert gone(tmp_path)
 
 
 @pytest.mark.nightly
@@ -98,7 +100,10 @@ def test_a_fault_in_the_servers_own_process_is_killed(tmp_path):
 
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly), signal.SIGKILL],
+    [
+        *(pytest.param(n, marks=pytest.mark.nightly) for n in (signal.SIGINT, signal.SIGTERM)),
+        signal.SIGKILL,  # nothing of the run's own can end it then
+    ],
 )
 def test_no_server_is_left_of_an_interrupted_run(number, tmp_path):
     arguments = ("--engine", "mlx_lm_server", "--family", "llama", "--scenario", "served_leaves")

@@ -1,7 +1,8 @@
 """An explanation names the place that a fault breaks, within ten seconds.
 
-By default a few, of each engine; of all that have a place with ``CONFORMANCE_QUALITY=all``, which
-takes an hour. ``conformance explain --faults GLOB --dtype DTYPE`` prints the same as a table.
+By day ``unit/tools/explain`` and a command of the documents name such places. Here a few of each
+engine; all that have a place with ``CONFORMANCE_QUALITY=all``, which takes an hour.
+``conformance explain --faults GLOB --dtype DTYPE`` prints the same as a table.
 """
 
 import os
@@ -51,6 +52,7 @@ def chosen(registry):
     return [(f, quick[f.engine]) for f in registry.faults.values() if f.where]
 
 
+@pytest.mark.nightly
 def test_the_place_of_each_defect_is_named_in_time(registry):
     found = [next(trials(registry, [f], families)) for f, families in chosen(registry)]
     wrong = {trial.fault: trial.where and trial.where.site for trial in found if not trial.hit}

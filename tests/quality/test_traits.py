@@ -67,6 +67,7 @@ def traits_of(registry, key):
     return code_traits(SimpleNamespace(family=family, library=library, model=model))
 
 
+@pytest.mark.nightly
 def test_each_family_with_a_trait_is_named(registry):
     entries = [entry for entry in load_expectations().defects if entry.traits]
     known = {key: traits_of(registry, key) for key in sorted(chosen(entries, registry))}

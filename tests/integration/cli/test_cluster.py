@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from clusters import PATIENCE, at_work, cluster_in, until
+from forked import run_python
 
 from conformance.report.jsonl import read_results
 from conformance.tools.explore.results import Explored, cause_of
@@ -54,8 +55,9 @@ def test_a_killed_workers_cases_are_played_again_and_the_results_are_those_of_on
     finally:
         running.kill()
         running.wait()
-    local = run(tmp_path, "local.jsonl", "--jobs", "1")
-    assert local.wait(PATIENCE) == 0
+    alone = ("-m", "conformance", "run", *CHOSEN, "--jobs", "1", "--json", "local.jsonl")
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert run_python(alone, cwd=tmp_path, env=environment, timeout=PATIENCE).returncode == 0
     results = [read_results(tmp_path / f"{name}.jsonl") for name in ("cluster", "local")]
     assert len(results[1]) == 4
     assert [plain(r) for r in results[0]] == [plain(r) for r in results[1]]

@@ -29,18 +29,25 @@ def test_a_case_that_fails_is_taken_apart(tmp_path):
     assert "begins at   cache:0:BatchKVCache:offset: request" in done.output
 
 
+NAMED = ("explain", "mlx_lm/llama/ragged/float32/0", "--schedule", "one_beside_medium", "--fault")
+
+
+@pytest.mark.nightly
 def test_the_schedule_can_be_named(tmp_path):
     target = tmp_path / "why.jsonl"
-    arguments = ["explain", "mlx_lm/llama/ragged/float32/0", "--schedule", "one_beside_medium"]
-    arguments += ["--json", str(target), "--fault"]
-    done = CliRunner().invoke(group, [*arguments, "mlx_lm/B4.offset-of-row-0"])
+    arguments = [*NAMED, "mlx_lm/B4.offset-of-row-0", "--json", str(target)]
+    done = CliRunner().invoke(group, arguments)
     assert done.exit_code == 0, done.output
     assert json.loads(target.read_text())["schedule"] == "one_beside_medium"
-    right = CliRunner().invoke(group, [*arguments, "mlx_lm/C1.padding-subtracted-twice"])
-    assert right.exit_code == 2
-    assert "nothing is wrong in schedule 'one_beside_medium', so there is" in right.output
 
 
+def test_nothing_is_explained_of_a_named_schedule_that_is_right():
+    done = CliRunner().invoke(group, [*NAMED, "mlx_lm/C1.padding-subtracted-twice"])
+    assert done.exit_code == 2
+    assert "nothing is wrong in schedule 'one_beside_medium', so there is" in done.output
+
+
+@pytest.mark.nightly
 def test_how_often_it_is_right(tmp_path):
     target = tmp_path / "hits.jsonl"
     arguments = [

@@ -28,7 +28,7 @@ def test_each_case_is_a_line_of_the_published_schema(toy_run):
     }
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.nightly)])
 def test_each_line_has_the_command_and_the_date_of_its_run(toy_run, jobs):
     done = toy_run("--family", "[bt]*", "--jobs", jobs, "--json", "r.jsonl")
     found, *others = [result["invocation"] for result in done.results()]

@@ -30,9 +30,10 @@ def environment(environment):
     return {k: v for k, v in environment.items() if k != "PYTHONPATH"}
 
 
-def test_a_run_plays_the_checkout_and_says_so(conformance, broken):
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.nightly)])
+def test_a_run_plays_the_checkout_and_says_so(conformance, broken, jobs):
     where = ("--library-path", str(broken), "--explain-seconds", "0")
-    done = conformance(*RUN, "--jobs", "2", *where, "--json", "r.jsonl", "--report", "pages")
+    done = conformance(*RUN, "--jobs", jobs, *where, "--json", "r.jsonl", "--report", "pages")
     assert done.code == 1, done
     (result,) = done.results()
     assert result["verdict"] == "diverged"
@@ -44,6 +45,7 @@ def test_a_run_plays_the_checkout_and_says_so(conformance, broken):
     assert f"rerun:    conformance show --library-path {broken} {CASE}" in done.out
 
 
+@pytest.mark.nightly
 def test_a_path_of_python_is_recognised_too(conformance, broken):
     alone = ("--jobs", "1", "--explain-seconds", "0", "--json", "r.jsonl")
     done = conformance(*RUN, *alone, PYTHONPATH=str(broken))

@@ -20,7 +20,14 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name",
+    # By day the one that Hypothesis searches in processes of their own, and the one that it plays.
+    [
+        pytest.param(n, marks=[pytest.mark.nightly] * (n in ("explore", "false alarms")))
+        for n in COMMANDS
+    ],
+)
 def test_a_search_leaves_the_folder_as_it_was(start, tmp_path, tmp_path_factory, name):
     cache = tmp_path_factory.mktemp("cache")
     done = start("-m", "conformance", *COMMANDS[name], PYTHONPATH="", XDG_CACHE_HOME=str(cache))

@@ -67,7 +67,10 @@ def test_a_rerun_names_it_too(conformance):
         ("my_engine", "1 / 0", "plugin 'my_engine' could not be loaded: ZeroDivisionError"),
     ],
 )
-@pytest.mark.parametrize("command", ["run", "smoke", "show"])
+@pytest.mark.parametrize(
+    "command",
+    ["run", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("smoke", "show"))],
+)
 def test_one_that_is_not_there_is_one_sentence(
     conformance, tmp_path, command, name, text, sentence
 ):

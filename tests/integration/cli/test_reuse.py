@@ -100,15 +100,15 @@ def test_options_that_exclude_each_other_and_files_that_are_not_there_are_refuse
 def failed(conformance, environment):
     """Run two cases as if no defect were known; the one that fails was played before."""
     environment.pop("PYTHONPATH")  # the libraries in place of the toys
-    (wrong, right) = (f"mlx_lm/{name}/ragged/float32/0" for name in ("afm7", "llama"))
+    (wrong, right) = (f"mlx_lm/llama/{name}/float32/0" for name in ("invalid", "ragged"))
 
-    def command(*options, families=("afm7", "llama")):
-        chosen = [part for name in families for part in ("--family", name)]
-        shared = ("--engine", "mlx_lm", "--scenario", "ragged", "--no-expectations", "--jobs", "1")
+    def command(*options, scenarios=("invalid", "ragged")):
+        chosen = [part for name in scenarios for part in ("--scenario", name)]
+        shared = ("--engine", "mlx_lm", "--family", "llama", "--no-expectations", "--jobs", "1")
         alone = ("--explain-seconds", "0", "--json", "r.jsonl")
         return conformance("run", *shared, *chosen, *options, *alone)
 
-    assert command(families=("afm7",)).code == 1
+    assert command(scenarios=("invalid",)).code == 1
     return command, wrong, right
 
 
@@ -119,7 +119,7 @@ def test_a_reused_failure_stops_a_run_and_is_a_failure_of_the_last_one(failed, e
     done = command("-x")
     assert done.code == 1, done
     assert [(r["case"], r["reused"]) for r in done.results()] == [(wrong, True)]
-    assert f"diverged: {wrong}" in done.out
+    assert f"protocol: {wrong}" in done.out
     assert "1 case not run" in done.out
     done = command("--lf")
     assert [(r["case"], r["reused"]) for r in done.results()] == [(wrong, False)]
@@ -128,14 +128,15 @@ def test_a_reused_failure_stops_a_run_and_is_a_failure_of_the_last_one(failed, e
     done = command("--changed")
     assert done.code == 1, done
     assert [r["case"] for r in done.results()] == [right]
-    assert "not run: 1 case; last results: diverged 1" in done.out
-    assert f"not run, and not as expected the last time: 1 case: {wrong} (diverged)" in done.out
+    assert "not run: 1 case; last results: protocol 1" in done.out
+    assert f"not run, and not as expected the last time: 1 case: {wrong} (protocol)" in done.out
     assert "FAILED: 1 other problem" in done.out.splitlines()[-1]
-    done = command("--changed", families=("llama",))
+    done = command("--changed", scenarios=("ragged",))
     assert done.code == 0, done
     assert "NOTHING RUN: no case was played" in done.out.splitlines()[-1]
 
 
+@pytest.mark.nightly
 def test_of_what_is_left_out_nothing_may_be_known(conformance, checkout):
     """What an older commit touches does not say whether the rest was ever right."""
     options = ("run", *CASES, "--jobs", "1", "--tier", "full")

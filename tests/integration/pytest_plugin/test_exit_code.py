@@ -44,7 +44,7 @@ def test_a_mistake_in_the_options_needs_no_sentence_more(suite):
     ("number", "group", "code"),
     [
         (signal.SIGINT, True, 2),  # as by Ctrl-C in a terminal
-        (signal.SIGINT, False, 2),
+        pytest.param(signal.SIGINT, False, 2, marks=pytest.mark.nightly),
         (signal.SIGTERM, False, 128 + signal.SIGTERM),
         (signal.SIGKILL, False, -signal.SIGKILL),
     ],

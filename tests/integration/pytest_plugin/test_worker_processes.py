@@ -27,9 +27,9 @@ def found(done, family):
 def test_run_goes_on_after_each(conformance):
     done = conformance(
         *("run", "--engine", "toy", "--jobs", "2", "--memory", "0.5", "--json", "r.jsonl"),
-        *("--timeout", "8"),
+        *("--timeout", "5"),
         **WILD,
-        TOY_FAMILIES="aborts grows leaves loops",
+        TOY_FAMILIES="aborts grows leaves loops vanishes",
     )
     assert done.code == 1, done
     verdict, finding = found(done, "aborts")
@@ -43,12 +43,16 @@ def test_run_goes_on_after_each(conformance):
     verdict, finding = found(done, "leaves")
     assert (verdict, finding["check"]) == ("leak", "threads")
     assert finding["got"].startswith("forgotten in ")
+    verdict, finding = found(done, "vanishes")
+    assert (verdict, finding["got"]) == ("crash", "signal SIGKILL")
+    assert "memory ran out" in finding["cause"]
     verdict, finding = found(done, "loops")
     assert verdict == "hang"
     assert "(in tests/toy/wild_plugin.py:" in finding["got"]
-    assert done.out.count("wild/float32/0\n  what:") == 4, "each is reported in full"
+    assert done.out.count("wild/float32/0\n  what:") == 5, "each is reported in full"
 
 
+@pytest.mark.nightly
 def test_pytest_goes_on_after_each(suite):
     done = suite(
         *("-n", "2", "--conformance-json", "r.jsonl", "--conformance-timeout", "3"),
@@ -65,7 +69,7 @@ def test_pytest_goes_on_after_each(suite):
     assert "(Timeout (0:00:04.500000) in tests/toy/wild_plugin.py:" in finding["got"]
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", [pytest.param("1", marks=pytest.mark.nightly), "2"])
 def test_a_lost_device_costs_only_the_case_that_lost_it(conformance, jobs, tmp_path):
     done = conformance(
         *("run", "--engine", "toy", "--jobs", jobs, "--json", "r.jsonl"),

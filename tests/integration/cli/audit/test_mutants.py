@@ -66,6 +66,7 @@ def test_unreached_lines_are_listed(mutants):
     assert "4 lines are not reached in 4 functions; 0 have a reason" in done.out
 
 
+@pytest.mark.nightly
 def test_a_run_goes_on_where_it_stopped(mutants, tmp_path):
     more = ("--function", "longest", "--function", "unused", "--json", "r.jsonl")
     stopped = mutants(*more, "--minutes", "0")
@@ -80,6 +81,7 @@ def test_a_run_goes_on_where_it_stopped(mutants, tmp_path):
     assert not (tmp_path / "r.jsonl.partial").exists()
 
 
+@pytest.mark.nightly
 def test_survivors_are_tried_again_and_files_are_merged(whole, mutants, conformance):
     first = whole.folder / "r.jsonl"
     again = mutants("--again", first, "--json", "again.jsonl")
@@ -105,6 +107,7 @@ def test_a_report_has_a_page_of_mutants(whole, conformance, toy_run, tmp_path):
     assert 'href="mutants.html">Mutants</a>' in (tmp_path / "pages" / "index.html").read_text()
 
 
+@pytest.mark.nightly
 def test_a_sample_is_the_same_for_the_same_seed(mutants):
     drawn = ("--function", "longest", "--function", "unused", "--sample", "1", "--seed", "7")
     one = mutants(*drawn, "--json", "one.jsonl").results("one.jsonl")

@@ -10,7 +10,8 @@ from conformance.core.verdict import CaseId
 from conformance.power.faults import registry_with_faults
 from conformance.run.session import Session
 
-ENGINES = ("mlx_lm", "mlx_vlm")
+# It loads all families of mlx-vlm, or all that are quick.
+ENGINES = ["mlx_lm", pytest.param("mlx_vlm", marks=pytest.mark.nightly)]
 
 
 @functools.cache
@@ -37,11 +38,7 @@ def uncovered(rows, names):
     return set().union(*kinds_of.values()) - covered
 
 
-@pytest.mark.parametrize(
-    # It loads all families.
-    "engine",
-    ["mlx_lm", pytest.param("mlx_vlm", marks=pytest.mark.nightly)],
-)
+@pytest.mark.parametrize("engine", ENGINES)
 def test_the_quick_families_have_all_kinds_of_caches(engine):
     rows = loaded_families(registry(), (engine,))["families loaded"]
     assert not uncovered(rows, quick(engine))

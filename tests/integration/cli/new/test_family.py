@@ -7,6 +7,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from conformance.app.cli.main import group
+from conformance.app.cli.new import family
+from conformance.scenarios import LADDER
+from conformance.tools.new_family import validation
 
 TESTS = Path(__file__).parents[3]
 CONFIGS = TESTS / "configs"
@@ -20,32 +26,59 @@ def conformance(conformance):
     return partial(conformance, PYTHONPATH="", TRANSFORMERS_VERBOSITY="error")
 
 
-def test_a_model_that_ignores_the_mask_fails_the_ladder(conformance, tmp_path):
+@pytest.fixture
+def made(conformance, tmp_path, monkeypatch):
+    """A family of a model: in this process with some rungs, or with all as a command."""
+
+    def make(model, rungs):
+        call = ("new", "family", model, "--out", "mine.json")
+        if not rungs:
+            done = conformance(*call)
+            return done.code, done.out
+        monkeypatch.chdir(tmp_path)
+        left_out = {scenario.name for scenario in LADDER} - set(rungs)
+        monkeypatch.setattr(validation, "COSTLY", left_out)
+        monkeypatch.setattr(family, "in_processes", lambda work, items, **_: map(work, items))
+        done = CliRunner().invoke(group, list(map(str, call)), env={"COLUMNS": "100"})
+        return done.exit_code, done.stdout
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("rungs", "failed"),
+    [
+        (("identical", "ragged", "traffic"), "1 of 4"),
+        pytest.param((), "17 of 23", marks=pytest.mark.nightly),
+    ],
+)
+def test_a_model_that_ignores_the_mask_fails_the_ladder(conformance, made, tmp_path, rungs, failed):
     source = (CONFIGS / "small_model.py").read_text()
     assert source.count(BREACH[0]) == 1
     model = tmp_path / "unmasked.py"
     model.write_text(source.replace(*BREACH))
-    done = conformance("new", "family", model, "--out", "mine.json")
-    assert done.code == 1, done
-    rungs = {line.split()[0]: line for line in done.out.splitlines() if line.startswith("  ")}
-    assert rungs["batch_of_one"].split() == ["batch_of_one", "exact"]
-    assert rungs["ragged"].split()[:2] == ["ragged", "diverged,"]
-    assert "NOT EXPECTED" in rungs["ragged"]
-    assert "diverged: mlx_lm/mine/ragged/float32/0" in done.out
-    assert done.out.splitlines()[-1].startswith("FAILED: 17 of 23 rungs fail, in ")
-    assert "not run, as a rung below it fails" in rungs["traffic"]
-    assert "inputs that matter, from the rung: cache position (identical)" in done.out
-    assert "hidden_size: 2048 was assumed" in done.out
-    assert re.search(r"^mine: \d+ cases fail, first at `ragged`: ", done.out, re.M)
-    named = re.escape(str(done.folder / "mine.json"))
+    code, out = made(model, rungs)
+    assert code == 1, out
+    lines = {line.split()[0]: line for line in out.splitlines() if line.startswith("  ")}
+    assert lines["batch_of_one"].split() == ["batch_of_one", "exact"]
+    assert lines["ragged"].split()[:2] == ["ragged", "diverged,"]
+    assert "NOT EXPECTED" in lines["ragged"]
+    assert "diverged: mlx_lm/mine/ragged/float32/0" in out
+    assert out.splitlines()[-1].startswith(f"FAILED: {failed} rungs fail, in ")
+    assert "not run, as a rung below it fails" in lines["traffic"]
+    assert "inputs that matter, from the rung: cache position (identical)" in out
+    assert "hidden_size: 2048 was assumed" in out
+    assert re.search(r"^mine: \d+ cases? fails?, (first )?at `ragged`: ", out, re.M)
+    named = re.escape(str(tmp_path / "mine.json"))
     for command in ("show", "explain", "repro"):
         wanted = rf"^  conformance {command} --family-file {named} mlx_lm/mine/ragged/float32/0$"
-        assert re.search(wanted, done.out, re.M)
-    assert "which inputs do not matter is said once all rungs pass" in done.out
-    assert "the model never reads it" not in done.out
+        assert re.search(wanted, out, re.M)
+    assert "which inputs do not matter is said once all rungs pass" in out
+    assert "the model never reads it" not in out
     assert (tmp_path / "unmasked.py").read_text() == source.replace(*BREACH)
-    again = conformance("show", "--family-file", "mine.json", "mlx_lm/mine/ragged/float32/0")
-    assert again.out.startswith("diverged:"), again
+    if not rungs:
+        again = conformance("show", "--family-file", "mine.json", "mlx_lm/mine/ragged/float32/0")
+        assert again.out.startswith("diverged:"), again
 
 
 def test_a_model_that_sees_is_made_from_a_folder(conformance):

@@ -36,7 +36,7 @@ from conformance.app.pytest_plugin.device_memory import watch_device_memory
 
 def grows():
     kept = []
-    while len(kept) < 600:
+    while len(kept) < int(sys.argv[3]):
         kept.append(mx.zeros(2**18) + len(kept))
         mx.eval(kept[-1])
         time.sleep(0.01)
@@ -50,7 +50,7 @@ with open(sys.argv[1], "w") as file:
 
 def test_a_worker_that_takes_too_much_ends_and_says_what_it_took(tmp_path):
     path = tmp_path / "crash"
-    done = subprocess.run([sys.executable, "-c", GROWS, path, str(2**26)], check=False)
+    done = subprocess.run([sys.executable, "-c", GROWS, path, str(2**26), "600"], check=False)
     assert done.returncode == -6
     text = path.read_text()
     taken, limit = taken_of_device(text)
@@ -61,7 +61,7 @@ def test_a_worker_that_takes_too_much_ends_and_says_what_it_took(tmp_path):
 
 def test_one_that_takes_less_goes_on(tmp_path):
     path = tmp_path / "crash"
-    done = subprocess.run([sys.executable, "-c", GROWS, path, str(2**40)], check=False)
+    done = subprocess.run([sys.executable, "-c", GROWS, path, str(2**40), "100"], check=False)
     assert done.returncode == 0
     assert taken_of_device(path.read_text()) is None
 

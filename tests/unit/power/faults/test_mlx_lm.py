@@ -39,7 +39,9 @@ def trials():
 # mistakes in toy engines (tests/unit/scenarios/workloads/test_marathon.py).
 LONG = {
     *("F13.piece-33-turned-round", "F15.limits-of-the-first-64", "G3.window-moves-as-it-grows"),
-    "B10.removals-of-the-first-64",
+    *("B10.removals-of-the-first-64", "D8.sixteen-processors-at-most"),
+    *("G3.two-steps-for-a-call", "G3.whole-step-written-over-the-one-before"),
+    "G10.last-group-of-odd-bits",
 }
 PRICED = [fault for fault in FAULTS if fault.priced]
 OTHERS = [fault for fault in FAULTS if not fault.priced]

@@ -24,8 +24,12 @@ FAMILIES = (
 # Schedules that are left out: there are cheaper ones of each kind.
 LEFT_OUT = re.compile(r"alone_|start_|image_(uniform|turbo)|uniform_8|eagle3_|mtp_(?!of_one)")
 
-# Half a minute each, and by day another fault shows the same: in plain groups, in drawn drafts.
-LONG = {"B21.turbo-norms-of-the-first-joining-row", "E6.likely-drafts-accepted"}
+# Several seconds each; by day another one of the class shows, in less.
+LONG = {
+    *("B21.turbo-norms-of-the-first-joining-row", "E6.likely-drafts-accepted"),
+    *("B13.embeddings-of-another-row", "B14.rope-offset-of-row-0", "B20.last-layer-quantized"),
+    *("D5.outputs-of-all-steps-kept", "D5.paddings-that-pile-up", "D9.restored-rows-not-quantized"),
+}
 
 
 @functools.cache

@@ -22,7 +22,10 @@ def mutant(module, function, before, after):
         pytest.param(
             *("BatchKVCache.trim", "self._idx -= n", "self._idx += n"), marks=pytest.mark.nightly
         ),
-        ("BatchKVCache.is_trimmable", "return True", "return False"),
+        pytest.param(
+            *("BatchKVCache.is_trimmable", "return True", "return False"),
+            marks=pytest.mark.nightly,
+        ),
         # A known defect raises the same error, but between prepare and finalize.
         ("BatchRotatingKVCache.finalize", "self._lengths = None", 'self._lengths = ""'),
     ],
@@ -36,6 +39,7 @@ def test_what_no_generator_calls_is_detected(function, before, after):
     assert [active for _, active in said] == [False, True]
 
 
+@pytest.mark.nightly
 def test_what_changes_nothing_is_not_detected():
     before = "n_steps = (self.step + keys.shape[2] - 1) // self.step"
     after = before.replace("- 1", "+ 1")
