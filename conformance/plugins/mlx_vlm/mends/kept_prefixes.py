@@ -167,10 +167,11 @@ def images_are_whole_beside_kept_columns(hits: Hits) -> Patch:
     def overlay(right: Right, self: Any, mask: mx.array, kinds: mx.array) -> mx.array:
         length, before = mask.shape[-2], mask.shape[-1] - mask.shape[-2]
         if kinds.shape[1] != length or before <= 0:
-            return right(self, mask, kinds)
+            found: mx.array = right(self, mask, kinds)
+            return found
         hits.hit()
         alone = mx.zeros((1, 1, length, length), mx.bool_)
-        both_ways = right(self, alone, kinds)
+        both_ways: mx.array = right(self, alone, kinds)
         return mask | mx.pad(both_ways, [(0, 0), (0, 0), (0, 0), (before, 0)])
 
     def step(right: Right, self: Any) -> int:
