@@ -5,6 +5,7 @@
 - an empty text to complete: insert_segments raises (generate.py), with the same end.
 - ``top_logprobs`` of 3: server.py:1470 shows the first of an unsorted partition in place of the
   token that was generated.
+- ``"logprobs": true`` alone: server.py:1476 leaves out each entry's ``token``.
 - ``"logprobs": true`` of a stream: server.py:1651 makes its pieces without them (mlx-lm #1630).
 - ``"stream_options": {}``: server.py:1684 takes "include_usage" for granted; the stream ends
   without its last piece.
@@ -107,6 +108,12 @@ def shows_other_tokens(server):
     return said != choice["message"]["content"].split(), f"{choice['message']['content']!r}: {said}"
 
 
+def leaves_out_tokens(server):
+    _, text = server.ask({**CHAT, "logprobs": True})
+    entry = json.loads(text)["choices"][0]["logprobs"]["content"][0]
+    return "token" not in entry, f"an entry has {sorted(entry)}"
+
+
 def drops_logprobs(server):
     _, text = server.ask({**CHAT, "logprobs": True, "stream": True})
     return '"logprobs"' not in text, f"a stream of {len(text)} characters"
@@ -136,6 +143,7 @@ DEFECTS = {
     "a number as stop": lambda s: serves_nobody_after(s, {**CHAT, "stop": 5}, "chat/completions"),
     "an empty text": lambda s: serves_nobody_after(s, {"prompt": ""}, "completions"),
     "top_logprobs": shows_other_tokens,
+    "logprobs without likeliest tokens": leaves_out_tokens,
     "logprobs of a stream": drops_logprobs,
     "empty stream_options": cuts_stream,
     "logprobs of a text": refuses_numbers,

@@ -81,24 +81,41 @@ def loops_keep_no_caches(hits: Hits) -> Patch:
 def logprobs_are_of_the_generated_token(hits: Hits) -> Patch:
     """An entry is of the token that was generated; those beside it are sorted."""
 
-    def made(response: Any, *_: Any, **options: Any) -> Any:
+    def made(response: Any, handler: Any, *_: Any, **options: Any) -> Any:
         tops = options.get("top_tokens")
         if tops:
             hits.hit()
             said = zip(options["tokens"], options["token_logprobs"], tops, strict=True)
             response["choices"][0]["logprobs"] = {
-                "content": [_entry(token, logprob, top) for token, logprob, top in said]
+                "content": [_entry(handler, *each) for each in said]
             }
         return response
 
     return after(server.APIHandler, "generate_response", made)
 
 
-def _entry(token: int, logprob: float, top: Any) -> dict[str, Any]:
-    names = {entry["id"]: entry["token"] for entry in top}
-    named = {"token": names[token]} if token in names else {}
+@served_mend("server-entries-without-token")
+def entries_have_names(hits: Hits) -> Patch:
+    """An entry has its token's name, also where no likeliest tokens are asked for."""
+
+    def made(response: Any, handler: Any, *_: Any, **__: Any) -> Any:
+        for entry in (response["choices"][0].get("logprobs") or {}).get("content", ()):
+            hits.hit_if("token" not in entry)
+            entry.setdefault("token", _name(handler, entry["id"]))
+        return response
+
+    return after(server.APIHandler, "generate_response", made)
+
+
+def _name(handler: Any, token: int) -> str:
+    tokenizer = handler.response_generator.model_provider.tokenizer
+    return str(tokenizer.convert_ids_to_tokens([token])[0])
+
+
+def _entry(handler: Any, token: int, logprob: float, top: Any) -> dict[str, Any]:
     ordered = sorted(top, key=lambda entry: -entry["logprob"])
-    return {"id": token, "logprob": logprob, **named, "top_logprobs": ordered}
+    name = _name(handler, token)
+    return {"id": token, "token": name, "logprob": logprob, "top_logprobs": ordered}
 
 
 @served_mend("server-streams-without-logprobs")
@@ -121,7 +138,7 @@ def streams_have_logprobs(hits: Hits) -> Patch:
     def made(response: Any, handler: Any, *_: Any, **__: Any) -> Any:
         if handler.stream and own.wanted and own.tokens:
             hits.hit()
-            entries = [_entry(t.token, t.logprob, t.top_tokens) for t in own.tokens]
+            entries = [_entry(handler, t.token, t.logprob, t.top_tokens) for t in own.tokens]
             response["choices"][0]["logprobs"] = {"content": entries}
             own.tokens = []
         return response

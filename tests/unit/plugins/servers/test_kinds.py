@@ -52,7 +52,7 @@ def test_a_cache_without_merge_is_served_one_by_one():
 def test_the_families_that_servers_run_by_default_are_of_several_kinds():
     assert set(kinds("mlx_lm", representatives().served["mlx_lm"])) == {
         "in batches, cut back", "in batches, cut back at first", "in batches, kept whole",
-        "one by one, cut back",
+        "one by one, cut back", "one by one, kept whole",
     }  # fmt: skip
     assert len(kinds("mlx_vlm", ("qwen2_vl", "gemma3"))) == 2
 
