@@ -52,7 +52,7 @@ def test_a_cache_without_merge_is_served_one_by_one():
 def test_the_families_that_servers_run_by_default_are_of_several_kinds():
     assert set(kinds("mlx_lm", representatives().served["mlx_lm"])) == {
         "in batches, cut back", "in batches, cut back at first", "in batches, kept whole",
-        "one by one, cut back", "one by one, kept whole",
+        "one by one, cut back",
     }  # fmt: skip
     assert len(kinds("mlx_vlm", ("qwen2_vl", "gemma3"))) == 2
 
@@ -63,4 +63,8 @@ def test_each_kind_of_any_family_is_run(library):
     registry = build_registry()
     all_of = kinds(library, [name for found, name in registry.families if found == library])
     run = set(representatives().served[library])
-    assert {kind for kind, names in all_of.items() if not names & run} == set()
+    # transformers cannot read the configuration of deepseek_v41, alone of its kind: its yarn asks
+    # for max_position_embeddings before a model type that it does not know has any.
+    left_out = {kind: names for kind, names in all_of.items() if not names & run}
+    known = {"one by one, kept whole": {"deepseek_v41"}} if library == "mlx_lm" else {}
+    assert left_out == known
