@@ -601,14 +601,6 @@ class LosesLastText(SubWords):
         super().give(row, ("", word[1]) if row.reason == "length" else word)
 
 
-class DecodesParts(SubWordsAlone):
-    """In all answers each token is decoded by itself."""
-
-    def join(self, row):
-        super().join(row)
-        row.text = lambda: "".join(word.decode(errors="replace") for word in row.words)
-
-
 class ReasonOfAnother(SubWords):
     """With several rows, an answer ends for the reason of the one that ended before it."""
 

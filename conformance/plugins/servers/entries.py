@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.core.schedule import Request
 from conformance.core.trace import Claim, FinishReason
 from conformance.plugins.servers.answers import Answer, PartKind
-from conformance.scenarios.pieces import PieceKind, bytes_of, letters
+from conformance.scenarios.pieces import PieceKind, bytes_of, letters, single_bytes
 
 HALF = "\ufffd"
 """In place of a character that is cut."""
 _EQUAL_NATS = 1e-5
 _SPACES = {"\u2581": " ", "\u0120": " ", "\u010a": "\n"}  # as vocabularies write them
-_FEWEST = 4  # answers that show a habit
+_ROUNDED = 1e-3  # some servers round what they list
+_MARK = re.compile(r"<[^<>\s]+>|\[[A-Z_/]+\]")  # a special token, which a text may leave out
 
 
 def about_logprobs(
@@ -43,6 +45,7 @@ def about_logprobs(
         said, right = str(sum(bool(e.get("top_logprobs")) for e in entries)), str(len(words))
         yield Claim("tokens with top_logprobs", said, right, said == right)
     yield from _own_among_top(entries)
+    yield from _none_above_0(entries)
     if len(entries) != len(words):
         return
     named = [(e["token"], word) for e, word in zip(entries, words, strict=True) if e.get("token")]
@@ -61,14 +64,28 @@ def _own_among_top(entries: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
     """Claim that a token has the same logprob among the likeliest, or none of them is below it."""
     for entry in entries:
         listed = [top for top in entry.get("top_logprobs") or () if top.get("token")]
-        tops = {str(top["token"]).strip(): top["logprob"] for top in listed}
-        own, said = str(entry.get("token") or "").strip(), entry.get("logprob")
-        if not tops or not own or said is None:
+        own, said = entry.get("token"), entry.get("logprob")
+        if not listed or not own or said is None:
             continue
-        right = tops.get(own, said)
-        if said != right or (own not in tops and said > min(tops.values()) + _EQUAL_NATS):
-            what = "logprob of a token among its top_logprobs"
+        # Several tokens may have one name, and a server may strip the one and not the other.
+        mine = [top["logprob"] for top in listed if top["token"] == own] or [
+            top["logprob"] for top in listed if str(top["token"]).strip() == str(own).strip()
+        ]
+        right = any(abs(said - one) <= _ROUNDED for one in mine)
+        if not right and (mine or said > min(top["logprob"] for top in listed) + _EQUAL_NATS):
+            what, tops = "logprob of a token among its top_logprobs", [*map(_shown, listed)]
             yield Claim(what, f"{own} {said:.6g}", str(tops), holds=False)
+
+
+def _shown(top: Mapping[str, Any]) -> tuple[str, float]:
+    return str(top["token"]), float(top["logprob"])
+
+
+def _none_above_0(entries: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
+    """Claim that no logprob is above 0, as probabilities are."""
+    every = [*entries, *(top for entry in entries for top in entry.get("top_logprobs") or ())]
+    most = max((e["logprob"] for e in every if e.get("logprob") is not None), default=0.0)
+    yield Claim("the largest logprob", f"{most:.6g}", "at most 0", holds=most <= _ROUNDED)
 
 
 def _all_named(entries: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
@@ -90,16 +107,16 @@ def spelled(entries: Sequence[Mapping[str, Any]]) -> str | None:
 
     By their bytes, by the letters of a byte-level vocabulary, or by plain names.
     """
-    if not entries:
-        return None
     raws = [entry.get("bytes") for entry in entries]
     names = [str(entry.get("token") or "") for entry in entries]
-    if all(isinstance(raw, list) for raw in raws):
+    if entries and all(isinstance(raw, list) for raw in raws):
         raw = b"".join(bytes(raw or ()) for raw in raws)
         # Some servers have the bytes of the mark itself for a part of a character.
         return None if HALF.encode() in raw else raw.decode(errors="replace")
-    if not all(names):
+    if not entries or not all(names):
         return None
+    if any(name in single_bytes(PieceKind.BYTE_FALLBACK) for name in names):
+        return bytes_of(PieceKind.BYTE_FALLBACK, names).decode(errors="replace")
     plain = "".join(names)
     for mark, text in _SPACES.items():
         plain = plain.replace(mark, text)
@@ -127,6 +144,8 @@ def about_spelled(request: Request, answer: Answer) -> Iterator[Claim]:
     if HALF in found and any(entry.get("bytes") is None for entry in answer.entries):
         return  # their names may be texts after all
     own = _dense(found)
+    if _MARK.search(own) and not _MARK.search(said):
+        own = _dense(_MARK.sub("", found))
     at_limit = answer.reason == FinishReason.LENGTH
     holds = own.endswith(said) if at_limit else said in own
     name, ends = request.request_id, (own[-24:], said[-24:]) if at_limit else (own[:24], said[:24])
@@ -138,27 +157,6 @@ def about_spelled(request: Request, answer: Answer) -> Iterator[Claim]:
         cause="an entry of the logprobs, or a part of the text, is lost, late or another's",
         sentence=f"the logprobs of the answer to {name!r} are of another text than it has: "
         f"{ends[0]!r}, and the text {'ends' if at_limit else 'begins'} with {ends[1]!r}",
-    )
-
-
-def about_halves(answers: Sequence[Answer]) -> Iterator[Claim]:
-    """Claim that not each answer has characters that were decoded in parts.
-
-    Where the entries show the text, ``about_spelled`` says more.
-    """
-    whole = [one for one in answers if one.text.strip() and spelled(one.entries) is None]
-    cut = [one.text.strip() for one in whole if HALF in one.text.strip().strip(HALF)]
-    if len(whole) < _FEWEST:
-        return
-    at = cut[0].strip(HALF).index(HALF) if cut else 0
-    sample = cut[0].strip(HALF)[max(0, at - 8) : at + 8] if cut else ""
-    yield Claim(
-        "characters decoded in parts",
-        str(len(cut)),
-        "not in each answer",
-        len(cut) < len(whole),
-        cause="the server decodes the parts of a character by themselves",
-        sentence=f"each of {len(whole)} answers has U+FFFD within, as in {sample!r}",
     )
 
 
@@ -175,8 +173,15 @@ def about_likeliest(
         allowed: how far rounding may move a logprob, in nats.
     """
     for step, pair in enumerate(zip(mine, alone, strict=False)):
-        here, there = ({_name(t): t["logprob"] for t in e.get("top_logprobs") or ()} for e in pair)
-        if not here or not there or _name(pair[0]) != _name(pair[1]):
+        lists = [e.get("top_logprobs") or () for e in pair]
+        here, there = ({_name(t): t["logprob"] for t in tops} for tops in lists)
+        same = _name(pair[0]) == _name(pair[1])
+        if here and there and same and len(lists[0]) != len(lists[1]):
+            what = f"likeliest tokens beside token {step}"
+            yield Claim(what, str(len(lists[0])), f"{len(lists[1])} alone", holds=False)
+            return
+        # Parts of characters may have one name.
+        if not here or not there or not same or len(here) < len(lists[0]):
             continue
         for name in here.keys() | there.keys():
             said = here.get(name, min(here.values()))

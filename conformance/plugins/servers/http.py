@@ -31,7 +31,6 @@ from conformance.plugins.servers.asking import Asking, Question, Resets, Tokens,
 from conformance.plugins.servers.claims import at_limit, right_reason, right_text
 from conformance.plugins.servers.entries import (
     HALF,
-    about_halves,
     about_likeliest,
     about_spelled,
 )
@@ -314,11 +313,6 @@ class HttpEngine(ServedEngine):
         yield from about_spelled(request, answer)
         if entries and ended:
             yield Claim("tokens with logprobs", str(entries), str(limit), entries == limit)
-
-    def look_after(self) -> Iterator[Claim]:
-        """See ``ServedEngine.look_after``."""
-        yield from super().look_after()
-        yield from about_halves(list(self._answers.values()))
 
     def _alone(self, request: Request) -> Alone | None:
         return self._remote.alone.get(key_of(request))

@@ -205,7 +205,6 @@ FOUND = {
         "have no `token`, a text that OpenAI's API requires",
     ),
     served.LosesLastText: (("served_alone", "alone"), "of another text than it has"),
-    served.DecodesParts: (("served_together", "ragged"), "answers has U+FFFD within"),
     served.ReasonOfAnother: (("served_stops",), "is right, and its finish_reason 'length'"),
     served.EndsEarlyAtLimit: (("served_alone",), "3 of 24 tokens"),
     served.DropsLastToken: (("served_together", "ragged"), "the text of a stream|logprobs|number"),
