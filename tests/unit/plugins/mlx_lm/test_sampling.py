@@ -139,9 +139,11 @@ def test_a_rank_counts_from_the_likeliest_in_each_row():
 
 
 def test_close_tokens_are_apart_in_float32_alone():
-    logits = mx.array([[0.5, -1.0, 3.25, 3.0]])
+    logits = mx.array([[0.5, -1.0, 3.25, 3.0, 2.0]])
     (close,) = make_processors((Processor("close"),))
     near = close(mx.array([0]), logits)
-    assert near[0, 2].item() > near[0, 1].item() > 3.24
+    assert near[0, 3].item() > near[0, 2].item() > 2.99
+    assert near[0, 1::2].tolist() == [-1.0, 3.0]
+    assert near[0, 4].item() == 2.0
     half = near.astype(mx.float16)
-    assert half[0, 2].item() == half[0, 1].item()
+    assert half[0, 2].item() == half[0, 3].item()
