@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from conformance.checks.play import Play
-from conformance.core.trace import Trace
+from conformance.core.trace import Claim, Trace
 from conformance.core.verdict import Finding, Verdict
 
 
@@ -14,23 +14,28 @@ def check_claims(play: Play) -> list[Finding]:
 
     See ``failure`` for those about work that failed.
     """
-    return [finding for trace in play.traces[:2] for finding in _of_run(play, trace)]
+    return [
+        Finding(
+            Verdict.PROTOCOL,
+            "claims",
+            claim.where(step),
+            schedule=play.schedule.name,
+            mode=trace.mode,
+            expected=claim.found,
+            got=claim.said,
+            cause=claim.cause,
+        )
+        for trace in play.traces[:2]
+        for step, claim in broken(trace)
+        if not claim.failed
+    ]
 
 
-def _of_run(play: Play, trace: Trace) -> Iterator[Finding]:
+def broken(trace: Trace) -> Iterator[tuple[int, Claim]]:
+    """The step and the first claim of each kind that does not hold."""
     seen: set[str] = set()
     for step in trace.steps:
         for claim in step.output.claims:
-            if claim.holds or claim.failed or claim.what in seen:
-                continue
-            seen.add(claim.what)
-            yield Finding(
-                Verdict.PROTOCOL,
-                "claims",
-                claim.where(step.index),
-                schedule=play.schedule.name,
-                mode=trace.mode,
-                expected=claim.found,
-                got=claim.said,
-                cause=claim.cause,
-            )
+            if not claim.holds and claim.what not in seen:
+                seen.add(claim.what)
+                yield step.index, claim

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
+from conformance.checks.claims import broken
 from conformance.checks.play import Play
-from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict
 
 
@@ -14,7 +12,21 @@ def check_failure(play: Play) -> list[Finding]:
 
     ``protocol`` for work of an engine that went on without it.
     """
-    findings = [f for trace in play.traces[:2] for f in _unanswered(play, trace)]
+    findings = [
+        Finding(
+            Verdict.PROTOCOL,
+            "failure",
+            claim.where(step),
+            schedule=play.schedule.name,
+            mode=trace.mode,
+            expected=claim.found,
+            got=claim.said,
+            cause=claim.cause,
+        )
+        for trace in play.traces[:2]
+        for step, claim in broken(trace)
+        if claim.failed
+    ]
     for trace in play.traces:
         if trace.failure is not None:
             kind = Verdict.UNSUPPORTED if trace.failure.unsupported else Verdict.CRASH
@@ -42,23 +54,3 @@ def check_failure(play: Play) -> list[Finding]:
                 )
             )
     return findings
-
-
-def _unanswered(play: Play, trace: Trace) -> Iterator[Finding]:
-    """The first of each kind of work that failed."""
-    seen: set[str] = set()
-    for step in trace.steps:
-        for claim in step.output.claims:
-            if claim.holds or not claim.failed or claim.what in seen:
-                continue
-            seen.add(claim.what)
-            yield Finding(
-                Verdict.PROTOCOL,
-                "failure",
-                claim.where(step.index),
-                schedule=play.schedule.name,
-                mode=trace.mode,
-                expected=claim.found,
-                got=claim.said,
-                cause=claim.cause,
-            )

@@ -9,6 +9,10 @@ from conformance.core import numerics
 from conformance.core.trace import Mode, Trace
 from conformance.core.verdict import Finding, Verdict
 
+_ALIKE = (
+    "the logprobs are the single stream's to the bit: of equally likely tokens the batch takes "
+    "another than the single stream"
+)
 _BEHIND = (
     "another token is likelier by the logprobs that come with this one: it was chosen from others, "
     "or in another dtype"
@@ -21,7 +25,8 @@ def check_free(play: Play) -> list[Finding]:
     It is a tie if the oracle's logprob of this token is below that of its own token by no more than
     rounding may move (``FACTOR`` times the noise, for both tokens), and all logprobs up to there,
     if the engine declares any, are within noise. With a sampler, its filters must also leave the
-    token (``drawn``). A greedy token must be the likeliest by the logprobs that come with it.
+    token (``drawn``). A greedy token must be the likeliest by the logprobs that come with it, and
+    these must differ from the oracle's: of equally likely tokens both take the same.
     """
     return [
         finding
@@ -47,7 +52,7 @@ def _first_difference(play: Play, trace: Trace, name: str) -> Finding | None:
     row, mine = want.logprobs[step], got.tokens[step]
     # Another pair may be as close: this token itself must be.
     near = margin <= allowed and float(row[want.tokens[step]] - row[mine]) <= allowed
-    behind = False
+    behind = alike = False
     if request.sampler is not None:
         # A sampled token depends on sums inside the sampler: a tie needs a changed logprob, or two
         # equal ones, which a sort may put in either order.
@@ -57,11 +62,13 @@ def _first_difference(play: Play, trace: Trace, name: str) -> Finding | None:
         near = (moved or bool(same)) and bool(drawable(request.sampler, row, full, step)[mine])
     elif got.logprobs is not None and request.budget is None:
         behind = bool(got.logprobs[step, mine] < got.logprobs[step].max())
+        alike = bool((got.logprobs[step] == row).all())
     said = [play.word(token) for token in (mine, want.tokens[step])]
     what = f"output token {step} is {mine}, the single stream has {want.tokens[step]}"
     if all(said):
         what = f"word {step} is {said[0]!r}, alone it is {said[1]!r}"
-    tie = near and not behind and (found[0].within_noise if found else not play.full_logprobs)
+    cause = (_BEHIND if behind else _ALIKE if alike else "") if near else ""
+    tie = near and not cause and (found[0].within_noise if found else not play.full_logprobs)
     return Finding(
         Verdict.TIE if tie else Verdict.DIVERGED,
         "free",
@@ -77,5 +84,5 @@ def _first_difference(play: Play, trace: Trace, name: str) -> Finding | None:
         difference=float(found[0].difference[step]) if found is not None else None,
         noise=float(noise.top[step]),
         ratio=float(found[0].ratio.max()) if found is not None else None,
-        cause=_BEHIND if near and behind else "",
+        cause=cause,
     )

@@ -80,7 +80,12 @@ def defect_commands(result: CaseResult) -> tuple[str, ...]:
 
 
 def worst(result: CaseResult) -> Finding | None:
-    """The finding that matters most: the first with the highest severity.
+    """The finding that matters most, of those that count."""
+    return worst_of(_counting(result))
+
+
+def _counting(result: CaseResult) -> list[Finding]:
+    """The findings about the run itself.
 
     If the verdict is unexpected, known findings are not the reason, so only new ones count; of a
     schedule that was run again with known defects mended, those that are left then.
@@ -91,7 +96,7 @@ def worst(result: CaseResult) -> Finding | None:
         again = result.mended.schedules if result.mended else ()
         left = [finding for finding in seen if finding.mended or finding.schedule not in again]
         seen = left or seen
-    return worst_of(seen)
+    return seen
 
 
 def worst_of(seen: Sequence[Finding]) -> Finding | None:
@@ -180,9 +185,9 @@ def _others(result: CaseResult, shown: Finding) -> str:
 
     The worst of each other kind is named: it may be another defect.
     """
-    seen = [finding for finding in result.evidence if finding.check not in ASIDE]
-    new = [finding for finding in seen if result.expected or not finding.known]
-    known, more = len(seen) - len(new), len(new) - 1
+    new = _counting(result)
+    known = sum(bool(finding.known) for finding in result.evidence if finding not in new)
+    more = len(new) - 1
     counts = [f"{more} more finding{'s' if more > 1 else ''}"] if more > 0 else []
     counts += [_named(finding, shown) for finding in _apart(new, shown)]
     counts += [f"{known} of known defects"] if known else []

@@ -73,6 +73,8 @@ def about_answer(
     if prompt_tokens is not None:
         holds = prompt == prompt_tokens
         yield Claim("usage.prompt_tokens", str(prompt), str(prompt_tokens), holds)
+    if prompt == 0 and request.prompt:
+        yield Claim("usage.prompt_tokens", "0", "at least 1", holds=False)
     right = (prompt or 0) + (completion or 0)
     yield Claim("usage.total_tokens", str(total), str(right), total == right)
 

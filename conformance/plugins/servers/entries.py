@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from conformance.core.schedule import Request
@@ -143,11 +144,17 @@ def about_spelled(request: Request, answer: Answer) -> Iterator[Claim]:
         return
     if HALF in found and any(entry.get("bytes") is None for entry in answer.entries):
         return  # their names may be texts after all
+    if not _MARK.search(said):
+        found = _MARK.sub("", found)
     own = _dense(found)
-    if _MARK.search(own) and not _MARK.search(said):
-        own = _dense(_MARK.sub("", found))
     at_limit = answer.reason == FinishReason.LENGTH
     holds = own.endswith(said) if at_limit else said in own
+    if holds and len(answer.text.split()) == 1 and HALF not in found:
+        begin = own.rindex(said)
+        read = [*accumulate(int(not letter.isspace()) for letter in found)]
+        part = found[read.index(begin + 1) : read.index(begin + len(said))]
+        spaced = len(part.split()) > 1
+        yield Claim("spaces of an answer", "none", f"those of {part!r}", holds=not spaced)
     name, ends = request.request_id, (own[-24:], said[-24:]) if at_limit else (own[:24], said[:24])
     yield Claim(
         "the text of the logprobs",

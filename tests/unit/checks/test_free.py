@@ -49,6 +49,8 @@ def sampled(**filters):
         (2.2 * FACTOR * NOISE, None, 0.96 * FACTOR * NOISE, Verdict.DIVERGED),
         # But the token must be the likeliest that the engine itself reports.
         (1e-6, None, 0.0, Verdict.DIVERGED),
+        # Of two that are equal in both, to the bit, both take the same.
+        (0.0, None, 0.0, Verdict.DIVERGED),
         # A sampled token depends on sums inside the sampler, so the margin decides nothing.
         (1.0, sampled(), NOISE, Verdict.TIE),
         (1e-6, sampled(), 0.0, Verdict.DIVERGED),

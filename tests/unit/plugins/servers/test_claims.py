@@ -43,6 +43,10 @@ def test_a_right_answer_holds_all():
         ),
         ({"usage": {**USAGE, "prompt_tokens": 2, "total_tokens": 6}}, "usage.prompt_tokens"),
         ({"usage": {**USAGE, "total_tokens": 8}}, "usage.total_tokens"),
+        (
+            {"usage": {**USAGE, "prompt_tokens": 0, "total_tokens": 4}, "prompt": 0},
+            "usage.prompt_tokens",
+        ),
         ({"usage": {}}, "usage"),
         ({"reason": None}, "finish_reason"),
         ({"reason": "done"}, "finish_reason"),

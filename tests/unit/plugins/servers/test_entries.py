@@ -1,0 +1,94 @@
+"""Entries of logprobs: how servers name tokens, and what they may leave out."""
+
+import pytest
+
+from conformance.core.schedule import Request
+from conformance.plugins.servers.answers import Answer
+from conformance.plugins.servers.entries import about_likeliest, about_logprobs, about_spelled
+
+REQUEST = Request("a", (1, 2, 3), 4)
+
+
+def entries(*names, logprob=-0.5, tops=()):
+    listed = [{"token": name, "logprob": one} for name, one in tops]
+    return [{"token": name, "logprob": logprob, "top_logprobs": listed} for name in names]
+
+
+def wrong(text, names, reason="stop"):
+    """What does not hold of an answer with this text, whose entries have these names."""
+    answer = Answer(text, entries=entries(*names), reason=reason)
+    return [claim.what for claim in about_spelled(REQUEST, answer) if not claim.holds]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("warm hand", ["warm", " hand"]),
+        ("warm hand", ["\u0120warm", "\u0120hand"]),  # a byte-level vocabulary
+        ("warm hand", ["\u2581warm", "\u2581hand"]),  # SentencePiece
+        ("warm \u00d7", ["\u2581warm", "\u2581", "<0xC3>", "<0x97>"]),
+        ("warm hand", ["<|begin|>", "warm", " hand", "</s>"]),  # what the text leaves out
+        ("<b>warm", ["<b>", "warm"]),
+        ("warmhand", ["warm", "hand"]),  # names without spaces prove none
+        ("warmhand", ["warm", "hand", " and more"]),  # a stop string ended the text before
+    ],
+)
+def test_a_right_answer_is_spelled_by_its_entries(text, names):
+    assert wrong(text, names) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "reason", "what"),
+    [
+        ("warm hand", ["warm", " cold"], "stop", "the text of the logprobs"),
+        ("warm", ["warm", " hand"], "length", "the text of the logprobs"),
+        ("warmhand", ["warm", " hand"], "length", "spaces of an answer"),
+        ("warmhand", ["\u2581warm", "\u2581hand"], "stop", "spaces of an answer"),
+    ],
+)
+def test_another_text_is_found(text, names, reason, what):
+    assert wrong(text, names, reason) == [what]
+
+
+AMONG, LARGEST = "logprob of a token among its top_logprobs", "the largest logprob"
+
+
+@pytest.mark.parametrize(
+    ("logprob", "tops", "what"),
+    [
+        (-0.5, [("w", -0.5), (" w", -4.5)], []),
+        (-0.50004, [("w", -0.5), ("v", -4.5)], []),  # rounded
+        (-0.5, [("v", -0.2), ("u", -0.4)], []),  # not among them
+        (-0.5, [("w", -1.5), ("v", -4.5)], [AMONG]),
+        (-0.5, [("v", -0.7)], [AMONG]),
+        (0.61, [("w", 0.61), ("v", 0.2)], [LARGEST]),  # probabilities
+    ],
+)
+def test_the_own_logprob_is_among_the_likeliest(logprob, tops, what):
+    answer = Answer("w", entries=entries("w", logprob=logprob, tops=tops), reason="length")
+    found = [claim.what for claim in about_logprobs(REQUEST, answer) if not claim.holds]
+    assert found == what
+
+
+TOPS = [("w", -0.5), ("v", -1.5), ("u", -2.5)]
+
+
+@pytest.mark.parametrize(
+    ("mine", "right"),
+    [
+        (TOPS, True),
+        ([("w", -0.5), ("v", -1.6), ("u", -2.5)], True),
+        ([("w", -0.5), ("v", -2.4), ("u", -2.5)], False),
+        (TOPS[:1], False),  # fewer than alone
+    ],
+)
+def test_the_likeliest_are_those_of_the_answer_alone(mine, right):
+    found, alone = entries("w", tops=mine), entries("w", tops=TOPS)
+    assert all(c.holds for c in about_likeliest(REQUEST, found, alone, 0.5)) is right
+
+
+def test_parts_of_characters_that_share_a_name_are_not_compared():
+    mine, alone = ([("w", -0.5), ("\ufffd", -5.0), ("\ufffd", one)] for one in (-5.1, -2.0))
+    assert (
+        list(about_likeliest(REQUEST, entries("w", tops=mine), entries("w", tops=alone), 0.5)) == []
+    )
