@@ -17,7 +17,7 @@ from conformance.core.errors import Unsupported
 from conformance.core.family import Family
 from conformance.core.real_clients import Client
 from conformance.core.schedule import Asked, Media, Request, Schedule, Stage
-from conformance.core.token_choice import Sampler
+from conformance.core.token_choice import OF_SERVER, Sampler
 from conformance.core.trace import FinishReason, Trace
 from conformance.scenarios import witnesses as seen
 from conformance.scenarios.build import (
@@ -111,6 +111,8 @@ def _templated(brief: Brief) -> Schedule:
     first, *others = requests_of(brief, (LONG, SHORT, MEDIUM, TWO, MEDIUM + 1), ANSWER)
     others[1::2] = map(_with_argument, others[1::2])
     others[2] = _with_argument(others[2], writes_ending=False)
+    # mlx-lm serves it alone: server.py:771.
+    others[3] = structs.replace(others[3], sampler=Sampler(OF_SERVER, {"seed": 1}))
     begin = together(_with_argument(first))
     later = together(*others, when=produced(first.request_id, 2))
     return Schedule("templated", (begin, later), options=BUSY)

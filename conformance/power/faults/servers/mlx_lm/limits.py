@@ -241,6 +241,18 @@ def arguments_of_a_template_that_are_false(hits: Hits) -> Patch:
     return wrap(server.ResponseGenerator, "_tokenize", tokenize)
 
 
+@_fault("S117.arguments-of-a-template-lost-alone", kills=("served_together/templated",))
+def arguments_of_a_template_lost_alone(hits: Hits) -> Patch:
+    """A client's arguments for the chat template are dropped where its request is served alone."""
+
+    def alone(_: Any, request: Any, *__: Any) -> None:
+        args = request[-1]
+        hits.hit_if(args.chat_template_kwargs)
+        args.chat_template_kwargs = None
+
+    return before(server.ResponseGenerator, "_serve_single", alone)
+
+
 @_fault("S114.full-store-takes-nothing-new", kills=("served_options/kept_number",))
 def full_store_takes_nothing_new(hits: Hits) -> Patch:
     """A store of prompts that is full lets go the newest of a kind, and not the oldest."""
