@@ -168,7 +168,7 @@ def _cases(
     if file.is_file() and (ended.why or ended.code in _RAN):
         return read_run(file).results, ""
     found = read_run(partial) if partial.is_file() else None
-    problem = _problem_of(ended, choice.timeout)
+    problem = problem_of(ended, choice.timeout)
     if found is None or not found.results:
         raise ReleaseError(f"cannot be run: {problem}")
     partial.replace(file)
@@ -183,7 +183,7 @@ def _caches(
     own = ("--class", f"{release.engine}.*", "--every", "--json", str(file))
     ended = environment.run(["-m", "conformance", "audit", "caches", *own], choice.timeout)
     if not file.is_file():
-        return (), f"its caches cannot be tested: {_problem_of(ended, choice.timeout)}"
+        return (), f"its caches cannot be tested: {problem_of(ended, choice.timeout)}"
     return read_outcomes(file), ""
 
 
@@ -197,7 +197,7 @@ def _progress(partial: Path) -> tuple[int, int, str]:
     return len(found.results), found.header.planned if found.header else 0, last
 
 
-def _problem_of(ended: Done, timeout: float | None) -> str:
+def problem_of(ended: Done, timeout: float | None) -> str:
     """The command's error message, its last line of output, or its signal."""
     if ended.code is None:
         return ended.why

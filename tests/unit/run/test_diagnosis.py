@@ -124,6 +124,19 @@ def test_without_a_model_there_is_nothing_to_compare():
     assert diagnose(opened, case, result) == result
 
 
+@pytest.mark.parametrize("error", [Unsupported("no layer keeps keys"), AttributeError("shape")])
+def test_a_model_that_fails_where_schedules_are_made_is_diagnosed(monkeypatch, error):
+    opened = session(AttendsToPadding, AttendsToPadding)
+    case = CaseId("tested", "calm", "ragged", "float32", 0)
+    result = opened.run(case)
+
+    def fails(case):
+        raise error
+
+    monkeypatch.setattr(opened, "schedules", fails)
+    assert diagnose(opened, case, result).evidence[-1].what.startswith("model: it is diverged")
+
+
 def test_only_engines_that_can_express_the_scenario_are_run():
     opened = session(ContinuousBatching, AllAtOnce)
     ragged = CaseId("tested", "calm", "ragged", "float32", 0)

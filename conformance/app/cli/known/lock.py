@@ -114,6 +114,8 @@ def command(
         for line in _stored(chosen)
         if line.entry in {entry.id for entry in chosen}
         if not families or matches(line.family, families)
+        # A release's environment may have the other library without the plugin for it.
+        if CaseId.parse(line.case).engine in setup.registry.engines
     ]
     played = list(_played(there, jobs))
     for one in played:

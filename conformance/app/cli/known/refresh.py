@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from conformance.app.cli.cluster_option import helpers
-from conformance.app.cli.options import globs, jobs_option, new_file
+from conformance.app.cli.options import cores, globs, jobs_option, new_file
 from conformance.app.cli.printing import say
 from conformance.app.cli.registries import registry_of
 from conformance.app.cli.release_runner import Runner, environments, release_options
@@ -42,7 +42,7 @@ from conformance.tools.releases.changed_code import Code, touched
 from conformance.tools.releases.environments import Environment, prepare
 from conformance.tools.releases.pins import Pins, Release, before, parse, parse_pins
 from conformance.tools.releases.refreshing import Refreshed, page, refreshed, with_release
-from conformance.tools.releases.release_run import Choice, Column
+from conformance.tools.releases.release_run import Choice, Column, problem_of
 
 _EXPLAINED = 5
 _EXPLAIN_SECONDS = 60.0
@@ -166,7 +166,7 @@ def _sorted(
         results=column.results,
         order=tuple(registry.scenarios),
         problem=column.problem,
-        locked=_locked(environment, found.families),
+        locked=_locked(environment, found.families, choice.jobs),
     )
     first = sort()
     return sort(explanations=_explained(environment, first)) if first.new else first
@@ -221,17 +221,21 @@ def _explained(environment: Environment, found: Refreshed) -> Explanations:
         return read_explanations(Path(folder))
 
 
-def _locked(environment: Environment, families: Sequence[str]) -> tuple[PlayedLock, ...]:
+def _locked(
+    environment: Environment, families: Sequence[str], jobs: int | None
+) -> tuple[PlayedLock, ...]:
     """What the stored schedules of these families show with the release."""
     if not families:
         return ()
     with tempfile.TemporaryDirectory(prefix="conformance-known-") as folder:
         into = Path(folder) / "lock.json"
-        words = ["known", "lock", "--json", str(into), "--jobs", "1"]
+        # Two at least: a schedule that ends its process is then lost alone.
+        words = ["known", "lock", "--json", str(into), "--jobs", str(max(2, jobs or cores()))]
         named = [word for family in families for word in ("--family", family)]
         done = environment.run(["-m", "conformance", *words, *named], _LOCK_SECONDS)
         if not into.is_file():
-            say(f"the stored schedules were not run: exit code {done.code}", err=True)
+            why = problem_of(done, _LOCK_SECONDS)
+            say(f"the stored schedules were not run: {why}", err=True)
             return ()
         return typed_json(into.read_bytes(), tuple[PlayedLock, ...], str(into), ReleaseError)
 

@@ -463,7 +463,7 @@ def rows_are_padded_by_their_embeddings(hits: Hits) -> Patch:
         for kept, (ids, _) in zip(options["apc_meta"] or (), rows, strict=False):
             kept["full_input_ids"] = ids
         right(self, *args, input_ids=input_ids, **options)
-        self._prompt_tokens_per_row = sizes
+        self._prompt_tokens_per_row = [*sizes]  # a row that is removed leaves each list
         reused = self._cached_tokens_per_row
         self._token_context = [
             ids if len(context) > len(own) else ids[start:]

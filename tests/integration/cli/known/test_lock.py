@@ -48,6 +48,11 @@ def test_a_schedule_is_searched_stored_and_run(known_lock, tmp_path):
     }
     assert known_lock(ENTRY, "--family", "llama").output.startswith("1 of 1"), "none is of llama"
 
+    other = msgspec.structs.replace(line, case=line.case.replace("mlx_lm/", "not_here/"))
+    write_lock(lock_file(tmp_path, "mlx-lm", VERSION), [line, other])
+    assert known_lock(ENTRY, "--json", str(into)).exit_code == 0, "that engine's plugin is absent"
+    assert len(json.loads(into.read_text())) == 1
+
     write_lock(lock_file(tmp_path, "mlx-lm", VERSION), [_of_one_row(line)])
     done = known_lock(ENTRY)
     assert done.exit_code == 1, "a row alone has no padding"
