@@ -18,7 +18,7 @@ from pathlib import Path
 
 from conformance.app.cluster.parts import parts_of
 from conformance.core.errors import ConformanceError
-from conformance.core.tier_names import DEFAULT
+from conformance.core.names import DEFAULT
 from conformance.core.verdict import CaseId, CaseResult
 from conformance.report.jsonl import read_results
 from conformance.run.family_seconds import FamilySeconds, measured

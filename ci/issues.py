@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from conformance.checks.expectations import load_expectations
-from conformance.core.issue_script import SERVED
+from conformance.core.known_defect import SERVED
 
 ROOT = Path(__file__).parents[1]
 ISSUES = ROOT / "expectations" / "issues"

@@ -29,10 +29,8 @@ from conformance.backend.uncompiled import uncompiled
 from conformance.core.errors import ConformanceError
 from conformance.core.schedule import Request
 from conformance.run.registry import build_registry
-from conformance.tools.golden.format import load_golden
-from conformance.tools.golden.paths import find_folder, golden_path
-from conformance.tools.golden.staging import WHOLE, requests_of
-from conformance.tools.golden.update import load_subject
+from conformance.tools.golden.format import find_folder, golden_path, load_golden
+from conformance.tools.golden.staging import WHOLE, load_subject, requests_of
 
 MODULES = {"mx": mx, "mx.fast": mx.fast, "mx.fft": mx.fft, "mx.linalg": mx.linalg}
 ON_ARRAYS = (

@@ -13,15 +13,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from conformance.app.assertion import KnownDefectsWarning, assert_batching_conforms
-    from conformance.core.engine import Capability, Engine, Submission
+    from conformance.core.engine import Capability, Engine, PrefixReuse, ReproCalls, Submission
     from conformance.core.engine_options import EngineOptions
     from conformance.core.family import Facts, Family, load_family
     from conformance.core.faults import Fault
     from conformance.core.library import Library
     from conformance.core.mends import Mend
     from conformance.core.origin import Origin
-    from conformance.core.prefix_reuse import PrefixReuse
-    from conformance.core.repro_calls import ReproCalls
     from conformance.core.schedule import Request, Schedule, Stage
     from conformance.core.trace import FinishReason, StepOutput, TokenEvent
     from conformance.core.verdict import Verdict
@@ -65,13 +63,11 @@ _MODULE_OF = {
     name: module
     for module, names in {
         "app.assertion": "KnownDefectsWarning assert_batching_conforms",
-        "core.engine": "Capability Engine Submission",
+        "core.engine": "Capability Engine PrefixReuse ReproCalls Submission",
         "core.family": "Facts Family load_family",
         "core.faults": "Fault",
         "core.library": "Library",
         "core.engine_options": "EngineOptions",
-        "core.prefix_reuse": "PrefixReuse",
-        "core.repro_calls": "ReproCalls",
         "core.mends": "Mend",
         "core.origin": "Origin",
         "core.schedule": "Request Schedule Stage",

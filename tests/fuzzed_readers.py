@@ -32,11 +32,10 @@ from conformance.tools.checkpoints.folder import INDEX, look, read_config, read_
 from conformance.tools.checkpoints.tokenizing import check_tokenizer
 from conformance.tools.explore.corpus import OWN as CORPUS
 from conformance.tools.explore.corpus import read_corpus
-from conformance.tools.golden.format import load_golden
-from conformance.tools.golden.paths import load_without
+from conformance.tools.golden.format import load_golden, load_without
 from conformance.tools.new_family.source import read_source
-from conformance.tools.vectors.contents import MANIFEST
 from conformance.tools.vectors.parsing import read_trace
+from conformance.tools.vectors.reading import MANIFEST
 
 ROOT = Path(__file__).parents[1]
 LLAMA = ROOT / "conformance" / "plugins" / "mlx_lm" / "families" / "llama.json"

@@ -11,7 +11,7 @@ import msgspec
 
 from conformance.core.schedule import Arrival, Removal, Request, Schedule, Stage, Trigger
 from conformance.tools.golden.format import Golden, Provenance, Recorded, to_text
-from conformance.tools.vectors.contents import (
+from conformance.tools.vectors.reading import (
     FORMAT,
     GOLDEN,
     MANIFEST,
@@ -20,9 +20,9 @@ from conformance.tools.vectors.contents import (
     LeftOut,
     Manifest,
     ScenarioFile,
+    Vectors,
     sealed,
 )
-from conformance.tools.vectors.reading import Vectors
 
 FAMILY, SCENARIO = "toy", "ragged"
 SCHEDULES_FILE, GOLDEN_FILE = f"{FAMILY}/{SCENARIO}.json", f"{FAMILY}/{GOLDEN}"

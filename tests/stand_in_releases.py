@@ -11,7 +11,7 @@ from results_by_hand import make_result
 from conformance.app.cli.main import group
 from conformance.core.errors import ReleaseError
 from conformance.core.verdict import Finding, ScheduleResult, Verdict
-from conformance.tools.releases import package, solving
+from conformance.tools.releases import environments, pins
 
 CASE = "mlx_lm/llama/ragged/float32/0"
 # Stands for this project in an environment: right from mlx-lm 0.31.3 on, broken in 0.32.0 and
@@ -112,9 +112,9 @@ def command_on_stand_ins(tmp_path, monkeypatch, *words):
     def not_reached(release):
         raise ReleaseError(f"the index has nothing of {release}")
 
-    monkeypatch.setattr(package, "needs", lambda without: ())
-    monkeypatch.setattr(package, "unpack", lambda folder, plugins: project)
-    monkeypatch.setattr(solving, "uploaded", not_reached)
+    monkeypatch.setattr(environments, "needs", lambda without: ())
+    monkeypatch.setattr(environments, "unpack", lambda folder, plugins: project)
+    monkeypatch.setattr(pins, "uploaded", not_reached)
     options = ["--cache-dir", str(tmp_path / "cache")]
     return lambda *arguments: CliRunner().invoke(group, [*words, *arguments, *options])
 

@@ -23,9 +23,8 @@ import options
 
 from conformance import Capability, Engine, Fault, Library, PrefixReuse, ReproCalls, Scenario
 from conformance.checks.expectations import load_expectations
-from conformance.checks.expectations.issues import issue_scripts
-from conformance.core.known_defect import TOP, by_severity, releases
-from conformance.core.severity import Severity
+from conformance.checks.expectations.defects import issue_scripts
+from conformance.core.known_defect import TOP, Severity, by_severity, releases
 from conformance.power.faults import registry_with_faults
 from conformance.report.defects_text import (
     issue_brief,

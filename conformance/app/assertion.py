@@ -20,9 +20,8 @@ from conformance.backend.modules import config_of, is_module, working_dtype
 from conformance.checks.expectations import Expectations, load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Checkpoint, Facts, Family
-from conformance.core.missing_library import lacking
-from conformance.core.nearest import did_you_mean
-from conformance.core.unavailable import sentences
+from conformance.core.names import did_you_mean
+from conformance.core.unavailable import lacking, sentences
 from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.report.message import message_parts
 from conformance.run.case_judge import CaseJudge
@@ -33,8 +32,7 @@ from conformance.run.session import Session
 from conformance.run.tiers import WHOLE, Tier
 from conformance.run.tiers import tier as tier_of
 from conformance.tools.checkpoints.folder import window_of
-from conformance.tools.checkpoints.given import Given
-from conformance.tools.checkpoints.opening import like_family, open_checkpoint
+from conformance.tools.checkpoints.opening import Given, like_family, open_checkpoint
 
 
 class KnownDefectsWarning(UserWarning):

@@ -1,4 +1,4 @@
-"""A family's checkpoint: weights drawn for a model's parameters, and checked after loading.
+"""A family's checkpoint: weights drawn for a model's parameters, checked, hashed and cast.
 
 The library's own loader reads the checkpoint, so its ``sanitize``, ``from_dict`` and strictness are
 tested too; the loaded parameters are then compared with the drawn ones.
@@ -7,6 +7,7 @@ tested too; the loaded parameters are then compared with the drawn ones.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 from mlx.nn.layers.base import Module
-from mlx.utils import tree_flatten
+from mlx.utils import tree_flatten, tree_map_with_path
 
 from conformance.core.errors import ConformanceError, ModelError, Unsupported
 from conformance.core.failures import says_unsupported
@@ -165,3 +166,30 @@ def library_errors(family: Family, doing: str) -> Iterator[None]:
             raise Unsupported(f"{family.name}: {message}") from error
         name = type(error).__name__
         raise ModelError(f"{family.name}: {doing} failed: {name}: {message}") from error
+
+
+def cast(model: Module, dtype: str) -> None:
+    """Cast all floating parameters to ``dtype``, except those that the model excludes.
+
+    Scales of quantized weights are cast, packed weights are not.
+    """
+    wanted: mx.Dtype = getattr(mx, dtype)
+    castable = getattr(model, "cast_predicate", None) if dtype != "float32" else None
+
+    def one(path: str, value: mx.array) -> mx.array:
+        floating = mx.issubdtype(value.dtype, mx.floating)
+        return value.astype(wanted) if floating and (not castable or castable(path)) else value
+
+    model.update(tree_map_with_path(one, model.parameters()))
+
+
+def fingerprint(model: Module) -> str:
+    """SHA-256 of the path, dtype, shape and bits of all parameters, in the order of their paths."""
+    digest = hashlib.sha256()
+    found: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
+    for path, value in sorted(found.items()):
+        digest.update(f"{path} {value.dtype} {tuple(value.shape)}\n".encode())
+        bits = mx.contiguous(value).reshape(-1)
+        raw = bits.astype(mx.uint8) if value.dtype == mx.bool_ else bits.view(mx.uint8)
+        digest.update(np.array(raw).tobytes())
+    return digest.hexdigest()

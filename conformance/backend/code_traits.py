@@ -1,16 +1,21 @@
-"""The code of its library that a model runs: files and caches."""
+"""The code of its library that a model runs: files and caches; the modules that have models."""
 
 from __future__ import annotations
 
+import pkgutil
 import sys
 from collections.abc import Iterator, Sequence
 from inspect import isfunction
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import mlx.core as mx
 from mlx.nn.layers.base import Module
 
 from conformance.backend.cache_entries import leaves
+from conformance.core.errors import FamilyError
+from conformance.core.user_files import read_toml
 
 
 def parts(model: Module, library: str) -> frozenset[str]:
@@ -74,3 +79,21 @@ def _is_empty(entry: Any) -> bool:
         return any(state is None for state in states)
     keys = getattr(entry, "keys", mx.zeros(0))
     return keys is None
+
+
+def modules_of(package: ModuleType) -> tuple[str, ...]:
+    """Its modules and packages by name, including names with dashes; none is imported."""
+    return tuple(sorted(found.name for found in pkgutil.iter_modules(package.__path__)))
+
+
+def load_exclusions(path: Path) -> dict[str, str]:
+    """The reason for each excluded module.
+
+    Raises:
+        FamilyError: the file is missing or malformed, or an entry gives no reason.
+    """
+    reasons = read_toml(path, FamilyError)
+    for module, reason in reasons.items():
+        if not isinstance(reason, str) or not reason.strip():
+            raise FamilyError(f"{path}: {module!r} is excluded without a reason")
+    return reasons

@@ -10,7 +10,7 @@ from typing import Any
 import mlx.core as mx
 from mlx.nn.layers.base import Module
 
-from conformance.core.forward_calls import ForwardCall
+from conformance.core.phases import ForwardCall
 
 
 def attach_meter(model: Module, *, evaluate: bool = False) -> list[ForwardCall]:

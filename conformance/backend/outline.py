@@ -14,7 +14,7 @@ from mlx.nn.layers.base import Module
 
 from conformance.backend.checkpoint import parameters
 from conformance.backend.description import cache_kinds
-from conformance.core.model_outline import Outline
+from conformance.core.library import Outline
 
 _LONGEST_WORD = 40
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from conformance.checks.play import Play
-from conformance.core.stored import KeptSequence, StoreCall, Stored
+from conformance.core.pooled import KeptSequence, StoreCall, Stored
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import msgspec
@@ -19,11 +19,41 @@ from conformance.core.counted import Counted
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
-from conformance.core.prefix_reuse import PrefixReuse
-from conformance.core.repro_calls import ReproCalls
 from conformance.core.rounds import Hints
 from conformance.core.schedule import Request, Schedule, Stage
 from conformance.core.trace import CachedLayer, KeptCache, ProbeResult, StepOutput
+
+
+@dataclass(frozen=True)
+class PrefixReuse:
+    """The rules by which an engine reuses prefixes of prompts, in addition to its options.
+
+    A run in which the engine breaks a declared rule has the verdict ``protocol``.
+
+    Attributes:
+        smallest: shorter prefixes are never reused; in tokens.
+        block_size: prefixes are reused in whole blocks of this many tokens, whatever the options
+            say; 0 for the options' ``block_size``.
+        on_completion: a prompt can be reused only after its request has ended.
+    """
+
+    smallest: int = 0
+    block_size: int = 0
+    on_completion: bool = False
+
+    def __str__(self) -> str:
+        declared = (f for f in fields(self) if getattr(self, f.name) != f.default)
+        return ", ".join(f"{f.name}={getattr(self, f.name)}" for f in declared)
+
+    def each_alone(self) -> tuple[PrefixReuse, ...]:
+        """One object for each declared rule, with only that rule."""
+        found = (replace(PrefixReuse(), **{f.name: getattr(self, f.name)}) for f in fields(self))
+        return tuple(rule for rule in found if rule != PrefixReuse())
+
+    def whole(self, count: int, block_size: int) -> int:
+        """How many of ``count`` tokens may be reused, if the options have that block size."""
+        kept = count - count % (self.block_size or block_size)
+        return kept if kept >= self.smallest else 0
 
 
 class Capability(enum.StrEnum):
@@ -328,3 +358,37 @@ def equipped(family: Family, engine: type[Engine]) -> Family:
     own: dict[str, dict[str, Any]] = {kind: {} for kind in engine.drafters}
     facts = msgspec.structs.replace(family.facts, drafters=own | family.facts.drafters)
     return msgspec.structs.replace(family, facts=facts)
+
+
+@dataclass(frozen=True)
+class ReproCalls:
+    """Lines of Python from which a script of ``conformance repro`` is made.
+
+    ::
+
+        ReproCalls(
+            imports=("from my_engine import Scheduler",),
+            construct="Scheduler(model)",
+            insert="engine.submit(names, prompts, counts)",
+            step="((r.id, r.token, r.logprobs) for r in engine.step())",
+            remove="engine.cancel(names)",
+        )
+
+    Attributes:
+        imports: imports of the engine's package.
+        construct: an expression: the engine of ``model``, as mlx-lm makes it. It may name
+            ``options``, the options that differ from their defaults, as keyword arguments.
+        insert: a statement: ``engine`` gets the requests ``names``, with lists of token ids
+            ``prompts`` and numbers of output tokens ``counts``, all in one call.
+        step: an expression: one step of ``engine``; the name, token and logprobs of each new token.
+            Without logprobs, the third is ``None``.
+        remove: a statement: the requests ``names`` are cancelled; empty for an engine that can't.
+        logprobs: whether ``step`` gives logprobs.
+    """
+
+    imports: tuple[str, ...]
+    construct: str
+    insert: str
+    step: str
+    remove: str = ""
+    logprobs: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from conformance.core.severity import Severity
+from conformance.core.verdict import Verdict
 
 TOP = 10
 """How many defects come first, before all others by severity."""
@@ -94,3 +95,84 @@ def releases(defects: Iterable[KnownDefect]) -> dict[str, str]:
             version = Version(bound.version)
             newest[defect.package] = max(newest.get(defect.package, version), version)
     return {package: str(version) for package, version in sorted(newest.items())}
+
+
+SERVED = "# python -m mlx_vlm.server"
+"""How a script begins that asks a server: with the command that starts it."""
+
+MODEL = "a qwen2_vl of two layers with random weights, whose words are t0 to t59"
+"""The model that the server had, when the output was stored."""
+
+
+@dataclass(frozen=True)
+class IssueScript:
+    """A script of about 20 lines that exits with 1 as long as the defect is there.
+
+    Attributes:
+        release: the library and its release: ``mlx-vlm 0.7.10``.
+        output: what the script printed in that release.
+    """
+
+    script: str
+    release: str
+    output: str
+
+    @property
+    def served(self) -> bool:
+        """Whether it asks a running server."""
+        return self.script.startswith(SERVED)
+
+
+class Severity(enum.StrEnum):
+    """The kinds of harm, the worst first."""
+
+    TOKENS = "tokens"
+    CRASH = "crash"
+    DRIFT = "drift"
+    REPLY = "reply"
+    WASTE = "waste"
+    HIDDEN = "hidden"
+
+    @property
+    def label(self) -> str:
+        """The kind in words, as a heading."""
+        return _LABELS[self]
+
+    @property
+    def weight(self) -> int:
+        """How much one case with it counts, compared with others."""
+        return _WEIGHTS[self]
+
+
+_LABELS: Mapping[Severity, str] = {
+    Severity.TOKENS: "wrong tokens",
+    Severity.CRASH: "a crash or a hang",
+    Severity.DRIFT: "wrong probabilities",
+    Severity.REPLY: "wrong replies to requests and calls",
+    Severity.WASTE: "wasted work and memory",
+    Severity.HIDDEN: "hidden behind another defect",
+}
+
+_WEIGHTS: Mapping[Severity, int] = {
+    Severity.TOKENS: 8,
+    Severity.CRASH: 4,
+    Severity.DRIFT: 2,
+    Severity.REPLY: 2,
+    Severity.WASTE: 1,
+    Severity.HIDDEN: 0,
+}
+
+_VERDICTS: Mapping[Severity, frozenset[Verdict]] = {
+    # An answer that depends on how its prompt was cut is as wrong as one that depends on a batch.
+    Severity.TOKENS: frozenset({Verdict.DIVERGED, Verdict.NAN, Verdict.UNSTABLE, Verdict.ORACLE}),
+    Severity.CRASH: frozenset({Verdict.CRASH, Verdict.HANG}),
+    Severity.DRIFT: frozenset({Verdict.DRIFT, Verdict.POLICY}),
+    Severity.REPLY: frozenset({Verdict.PROTOCOL}),
+    Severity.WASTE: frozenset({Verdict.LEAK, Verdict.COST}),
+}
+
+
+def severity_of(verdicts: Iterable[Verdict]) -> Severity:
+    """The worst of what these verdicts mean for a user; ``HIDDEN`` without any."""
+    found = frozenset(verdicts)
+    return next((kind for kind, own in _VERDICTS.items() if own & found), Severity.HIDDEN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,8 +14,7 @@ import numpy as np
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
-from conformance.core.forward_calls import ForwardCall
-from conformance.core.model_outline import Outline
+from conformance.core.phases import ForwardCall
 from conformance.core.properties import Property
 from conformance.core.schedule import Media, Request
 from conformance.core.sensitivity import Sensitivity
@@ -335,3 +334,21 @@ class Library(ABC):
             FamilyError: the family's file could not be written.
         """
         raise Unsupported(f"the plugin of library {self.name} has no calibration for {family.name}")
+
+
+@dataclass(frozen=True)
+class Outline:
+    """The kinds of a model's parts, at any size, without its weights.
+
+    Attributes:
+        module: the library's module that its class is from.
+        kinds: by path (``model.layers``) the different kinds of modules in that list; under
+            ``caches`` the classes of its caches.
+        settings: the fields of every settings object in it, with the library's defaults.
+        parameters: by path the number of elements of each.
+    """
+
+    module: str
+    kinds: Mapping[str, frozenset[str]]
+    settings: tuple[Mapping[str, Any], ...] = ()
+    parameters: Mapping[str, int] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Any
 
 from conformance.core.engine_options import EngineOptions
 from conformance.core.family import Family
-from conformance.core.forward_calls import ForwardCall
+from conformance.core.phases import ForwardCall
 from conformance.core.schedule import Request
 
 

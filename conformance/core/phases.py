@@ -1,4 +1,4 @@
-"""The time of a run by named phases, and in each the part spent in model calls."""
+"""Calls of a model, and the time of a run by named phases with the part spent in such calls."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-from conformance.core.forward_calls import ForwardCall
 
 
 @dataclass
@@ -51,3 +49,35 @@ class Phases:
             spent.wall += now - self._since
             spent.forward += sum(call.seconds for call in self._meter[self._mark : calls])
         self._since, self._mark = now, calls
+
+
+@dataclass(frozen=True)
+class ForwardCall:
+    """One call of the model: its input was ``[batch, length]`` token ids and took ``seconds``.
+
+    ``reads`` counts the reads from device to host since the previous call ended.
+    """
+
+    batch: int
+    length: int
+    seconds: float = 0.0
+    reads: int = 0
+
+    @property
+    def positions(self) -> int:
+        """Token positions computed, padding included."""
+        return self.batch * self.length
+
+
+@dataclass(frozen=True)
+class ServedStep:
+    """One step of a server's own generator, as its process recorded it.
+
+    Attributes:
+        nbytes: bytes of all arrays before the step.
+        left: whether a client had disconnected by then.
+    """
+
+    forwards: tuple[ForwardCall, ...]
+    nbytes: int
+    left: bool = False

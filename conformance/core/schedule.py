@@ -7,15 +7,29 @@ on a model, an engine or an array library; scenarios make schedules, and the run
 from __future__ import annotations
 
 import enum
+import importlib.util
 from typing import Any
 
 import msgspec
 
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ScheduleError
-from conformance.core.real_clients import Client
 from conformance.core.token_choice import RANDOM, Processor, Sampler
 from conformance.core.user_files import typed_json
+
+
+class Client(enum.StrEnum):
+    """A client of servers; its value is the package that has it, except for ``RAW``."""
+
+    OPENAI = "openai"
+    RAW = "raw"  # HTTP/1.1 on a socket, read slowly, as curl does in a pipe
+    ANTHROPIC = "anthropic"
+    LANGCHAIN = "langchain_openai"
+
+    @property
+    def installed(self) -> bool:
+        """Whether it can be used here; some are in the extra ``clients``."""
+        return self is Client.RAW or importlib.util.find_spec(self.value) is not None
 
 
 class Stage(enum.StrEnum):

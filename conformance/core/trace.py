@@ -6,17 +6,16 @@ Arrays are NumPy float32. Nothing here depends on mlx or pytest.
 from __future__ import annotations
 
 import enum
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from conformance.core.counted import Counted
-from conformance.core.forward_calls import ForwardCall, ServedStep
-from conformance.core.pooled import Pooled
+from conformance.core.phases import ForwardCall, ServedStep
+from conformance.core.pooled import Pooled, Stored
 from conformance.core.schedule import Schedule, Stage
-from conformance.core.stored import Stored
 
 
 class FinishReason(enum.StrEnum):
@@ -335,3 +334,26 @@ def _stream(events: tuple[TokenEvent, ...]) -> Stream:
         token_logprobs=np.array(chosen, np.float32) if len(chosen) == len(events) else None,
         finish_reason=reasons[-1] if reasons else None,
     )
+
+
+def watched(
+    kind: str, call: Callable[[], object], state: Callable[[], Mapping[str, object]]
+) -> ProbeResult:
+    """Make ``call``, an invalid call of this ``kind``, and compare the ``state`` before and after.
+
+    Args:
+        state: everything that a wrong call could change, as plain values by name.
+    """
+    before = state()
+    error = None
+    try:
+        call()
+    except Exception as raised:  # noqa: BLE001 - whatever it raises is the result
+        error = f"{type(raised).__name__}: {raised}"
+    after = state()
+    changed = tuple(
+        f"{name}: {before[name]} became {after[name]}"
+        for name in before
+        if before[name] != after[name]
+    )
+    return ProbeResult(kind, error, changed)

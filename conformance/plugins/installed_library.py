@@ -14,9 +14,9 @@ from typing import Any
 
 from conformance.backend.calibration import improve
 from conformance.backend.checkpoint import first_not_finite, library_errors, parameters
+from conformance.backend.code_traits import load_exclusions, modules_of
 from conformance.backend.device import device_name, package_versions
 from conformance.backend.memory import churn
-from conformance.backend.model_modules import load_exclusions, modules_of
 from conformance.core.family import Facts, Family
 from conformance.core.library import Coverage, Library
 

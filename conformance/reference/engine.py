@@ -16,13 +16,14 @@ from typing import Any, ClassVar
 
 import mlx.core as mx
 import numpy as np
-from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.models.cache import CacheList, KVCache, make_prompt_cache
 
-from conformance.backend.cache_entries import leaves
+from conformance.backend.cache_entries import floating, leaves
 from conformance.backend.sampling import ForcedSampler, ProcessorFn, SamplerFn
 from conformance.backend.weighing import pending_edges, weigh
 from conformance.core.engine import Capability, Engine, Submission
-from conformance.core.engine_options import EngineOptions
+from conformance.core.engine_options import EngineOptions, KvQuant
+from conformance.core.errors import Unsupported
 from conformance.core.schedule import Stage
 from conformance.core.token_choice import Processor, Sampler
 from conformance.core.trace import (
@@ -33,7 +34,7 @@ from conformance.core.trace import (
     StepOutput,
     TokenEvent,
 )
-from conformance.reference import drafting, invalid_calls, probes, quantized_caches, sequence
+from conformance.reference import drafting, probes, sequence
 from conformance.reference.caches import even
 from conformance.reference.caches.wrap import must_be_even
 from conformance.reference.forward import Feed, single_row
@@ -75,7 +76,7 @@ class ReferenceEngine(Engine):
     drafters: ClassVar[tuple[str, ...]] = (drafting.KIND,)
 
     def __init__(self, model: Any, options: EngineOptions, *, draft_model: Any = None) -> None:
-        invalid_calls.check_options(options)
+        probes.check_options(options)
         self.model = model
         self.options = options
         self.queue: list[sequence.Sequence] = []
@@ -87,12 +88,12 @@ class ReferenceEngine(Engine):
     def insert(self, submissions: Sequence[Submission]) -> None:
         """Insert all or none: each is checked before the first is inserted."""
         live = {row.name for row in self._live()}
-        invalid_calls.check_requests([s.request for s in submissions], live | set(self.finished))
+        probes.check_requests([s.request for s in submissions], live | set(self.finished))
         self.queue += [self._row(submission) for submission in submissions]
 
     def remove(self, request_ids: Sequence[str]) -> None:
         """Remove rows at any stage. Nothing else refers to them."""
-        invalid_calls.check_known(request_ids, {row.name for row in self._live()})
+        probes.check_known(request_ids, {row.name for row in self._live()})
         for rows in (self.queue, self.prefilling, self.decoding):
             rows[:] = [row for row in rows if row.name not in request_ids]
 
@@ -135,7 +136,7 @@ class ReferenceEngine(Engine):
     def layers(self) -> Sequence[CachedLayer]:
         """Of the rows that decode."""
         by_layer = zip(*(row.caches for row in self.decoding), strict=True)
-        return [quantized_caches.described(caches) for caches in by_layer]
+        return [described(caches) for caches in by_layer]
 
     def extract(self, request_id: str) -> Any:
         """A copy of the row's caches including its last token, and the tokens that they hold.
@@ -216,7 +217,7 @@ class ReferenceEngine(Engine):
             [],
         )
         if self.options.kv is not None:
-            caches = quantized_caches.from_the_start(caches, self.options.kv, len(request.prompt))
+            caches = from_the_start(caches, self.options.kv, len(request.prompt))
         forced = ForcedSampler(submission.forced) if submission.forced else None
         return sequence.Sequence(
             request=request,
@@ -257,3 +258,36 @@ def output(round_: Round, processed: Mapping[str, int]) -> StepOutput:
     return StepOutput(
         tuple(round_.events), processed, drafted=round_.drafted, proposed=round_.proposed
     )
+
+
+def from_the_start(caches: Sequence[Any], kv: KvQuant, prompt_length: int) -> list[Any]:
+    """A row's caches, quantized if its prompt is not shorter than ``kv.start``.
+
+    Raises:
+        Unsupported: a scheme other than ``uniform``, or no layer that keeps all its keys.
+    """
+    if kv.scheme != "uniform" or kv.bits != int(kv.bits):
+        raise Unsupported(f"quantization {kv.scheme} with {kv.bits} bits is not supported")
+    if not any(type(leaf) is KVCache for leaf in leaves(caches)):
+        raise Unsupported("no layer keeps keys and values that could be quantized: not supported")
+    if prompt_length < kv.start:
+        return list(caches)
+    return [_quantized(cache, kv) for cache in caches]
+
+
+def described(caches: Sequence[Any]) -> CachedLayer:
+    """The bytes of one layer's ``caches``, and whether they are quantized."""
+    held = [leaf for leaf in leaves(caches) if not leaf.empty()]
+    return CachedLayer(
+        nbytes=sum(leaf.nbytes for leaf in held),
+        quantized=any(hasattr(c, "bits") for c in held),
+        dtypes=floating(held),
+    )
+
+
+def _quantized(cache: Any, kv: KvQuant) -> Any:
+    if isinstance(cache, CacheList):
+        return CacheList(*(_quantized(inner, kv) for inner in cache.caches))
+    if type(cache) is not KVCache:
+        return cache
+    return cache.to_quantized(group_size=kv.group_size, bits=int(kv.bits))

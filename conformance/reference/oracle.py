@@ -13,9 +13,9 @@ import numpy as np
 
 from conformance.core import numerics
 from conformance.core.engine_options import EngineOptions
-from conformance.core.forward_calls import ForwardCall
 from conformance.core.library import Library, Solo
 from conformance.core.numerics import Envelope
+from conformance.core.phases import ForwardCall
 from conformance.core.schedule import Request, Schedule
 from conformance.core.trace import FinishReason, Stream
 from conformance.reference.noise import FEW_RUNS, PERTURBED_RUNS, THOROUGH_RUNS, Noise

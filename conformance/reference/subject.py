@@ -13,10 +13,9 @@ from typing import Any
 from conformance.core.engine import Capability, Engine
 from conformance.core.engine_options import EngineOptions
 from conformance.core.family import Family
-from conformance.core.forward_calls import ForwardCall
 from conformance.core.library import Library
 from conformance.core.origin import Origin, Other
-from conformance.core.phases import Phases
+from conformance.core.phases import ForwardCall, Phases
 from conformance.core.remote_code import sealed
 from conformance.core.schedule import Request
 from conformance.reference.family_store import FamilyStore

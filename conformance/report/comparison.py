@@ -6,8 +6,8 @@ import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from conformance.core.before_after import compared
 from conformance.core.errors import ResultError
+from conformance.core.grouping import compared
 from conformance.core.verdict import CaseResult, ScheduleResult, Verdict
 from conformance.report.cost_table import moved_costs
 from conformance.report.markdown import code, limited, table

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from conformance.core.before_after import compared
 from conformance.core.contracts import Contract, Cost, contracts
+from conformance.core.grouping import compared
 from conformance.core.verdict import CaseResult
 from conformance.report.markdown import between, code, one_line, table
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.core.grouping import grouped
-from conformance.core.issue_script import MODEL, IssueScript
-from conformance.core.known_defect import KnownDefect
+from conformance.core.known_defect import MODEL, IssueScript, KnownDefect
 from conformance.report.outcome import count, listed
 
 _NAMED = 12  # families named in the text about one defect

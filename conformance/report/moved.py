@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.core.before_after import compared
+from conformance.core.grouping import compared
 from conformance.core.verdict import MOST_FINDINGS, CaseResult, Verdict
 from conformance.report.outcome import count, listed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from conformance.core.before_after import BeforeAfter, compared
+from conformance.core.grouping import BeforeAfter, compared
 from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.report.comparison import by_case, rank
 from conformance.report.jsonl import read_results

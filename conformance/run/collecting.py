@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from conformance.core.engine import Capability, Engine
+from conformance.core.engine import Capability, Engine, PrefixReuse
 from conformance.core.errors import PluginError
 from conformance.core.library import Library
-from conformance.core.prefix_reuse import PrefixReuse
 from conformance.core.unavailable import Unavailable
 from conformance.run.hosting import Host
 

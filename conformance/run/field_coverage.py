@@ -24,10 +24,10 @@ from conformance.core.accepted_fields import Accepted, Passed
 from conformance.core.engine import Capability, Engine
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.family import Family
+from conformance.core.names import DEFAULT
 from conformance.core.phases import Phases
 from conformance.core.representatives import representatives
 from conformance.core.schedule import Request, Schedule, Stage
-from conformance.core.tier_names import DEFAULT
 from conformance.core.trace import Stream
 from conformance.reference.subject import Subject
 from conformance.run.judging.judge import brief_for

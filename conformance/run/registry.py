@@ -9,14 +9,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from conformance.core.engine import Engine, equipped
-from conformance.core.engine_globs import means
 from conformance.core.errors import ConformanceError, PluginError
 from conformance.core.family import Family, load_family
 from conformance.core.faults import Fault
 from conformance.core.library import Library
 from conformance.core.library_source import versions_of
 from conformance.core.mends import Mend
-from conformance.core.nearest import did_you_mean
+from conformance.core.names import did_you_mean, means
 from conformance.core.unavailable import Unavailable, sentences
 from conformance.core.verdict import CaseId
 from conformance.run.collecting import (

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.errors import MachineError
 from conformance.core.failures import failure_of, machine_problem
-from conformance.core.forward_calls import ForwardCall
+from conformance.core.phases import ForwardCall
 from conformance.core.rounds import Hints
 from conformance.core.schedule import (
     CYCLES,

@@ -9,9 +9,9 @@ from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from conformance.core.engine import Engine
-from conformance.core.engine_globs import means
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
+from conformance.core.names import means
 from conformance.core.unavailable import sentences
 from conformance.core.verdict import CaseId
 from conformance.run.family_seconds import FamilySeconds

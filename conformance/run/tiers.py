@@ -18,10 +18,9 @@ import msgspec
 
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
-from conformance.core.nearest import did_you_mean
+from conformance.core.names import FULL, QUICK, TIERS, did_you_mean
 from conformance.core.representatives import chosen_of, representatives
 from conformance.core.schedule import Schedule
-from conformance.core.tier_names import FULL, QUICK, TIERS
 
 FILE = "tiers.json"
 _MARATHON = "marathon"

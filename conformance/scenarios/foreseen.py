@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from conformance.core.prefix_reuse import PrefixReuse
+from conformance.core.engine import PrefixReuse
 from conformance.core.schedule import Arrival, Schedule, Stage
 
 # Whether a schedule can show a witness on an engine with these rules.

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from conformance.core.engine import Capability
+from conformance.core.pooled import StoreCall, Stored
 from conformance.core.schedule import Stage
-from conformance.core.stored import StoreCall, Stored
 from conformance.core.trace import Step, Trace
 from conformance.scenarios import foreseen
 from conformance.scenarios.scenario import Witness

@@ -9,10 +9,9 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from conformance.core.engine import Capability
+from conformance.core.engine import Capability, PrefixReuse
 from conformance.core.engine_options import EngineOptions
 from conformance.core.family import Family
-from conformance.core.prefix_reuse import PrefixReuse
 from conformance.core.schedule import Media, Request, Schedule
 from conformance.core.trace import Stream, Trace
 

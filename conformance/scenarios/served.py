@@ -15,8 +15,7 @@ from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, KvQuant
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
-from conformance.core.real_clients import Client
-from conformance.core.schedule import Asked, Media, Request, Schedule, Stage
+from conformance.core.schedule import Asked, Client, Media, Request, Schedule, Stage
 from conformance.core.token_choice import OF_SERVER, Sampler
 from conformance.core.trace import FinishReason, Trace
 from conformance.scenarios import witnesses as seen
@@ -32,7 +31,7 @@ from conformance.scenarios.build import (
     text_request,
     together,
 )
-from conformance.scenarios.cost_served import COST_SERVED
+from conformance.scenarios.cost import COST_SERVED
 from conformance.scenarios.scenario import Brief, Scenario, Witness
 from conformance.scenarios.served_clients import (
     ANSWER,

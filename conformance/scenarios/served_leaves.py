@@ -6,8 +6,16 @@ from msgspec.structs import replace
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, PrefixCaching
-from conformance.core.real_clients import Client
-from conformance.core.schedule import CYCLES, Asked, Removal, Request, Schedule, Trigger, Weigh
+from conformance.core.schedule import (
+    CYCLES,
+    Asked,
+    Client,
+    Removal,
+    Request,
+    Schedule,
+    Trigger,
+    Weigh,
+)
 from conformance.core.trace import Trace
 from conformance.scenarios.build import (
     LONG,

@@ -12,8 +12,8 @@ from syrupy.assertion import SnapshotAssertion
 from conformance.app.pytest_plugin.golden_items import PARAMETER, GoldenExtension, folder_of, wanted
 from conformance.app.pytest_plugin.setup import find_setup
 from conformance.tools.golden.checking import Checked, check, folder_problems
-from conformance.tools.golden.paths import load_without
-from conformance.tools.golden.update import Proposal, propose
+from conformance.tools.golden.format import load_without
+from conformance.tools.golden.staging import Proposal, propose
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

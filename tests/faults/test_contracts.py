@@ -77,7 +77,7 @@ def test_there_is_a_fault_for_every_contract():
     assert set(BROKEN_BY) == set(contracts())
 
 
-# These need a real server; by day tests/unit/checks/test_served_counts.py plants such counts.
+# These need a real server; by day tests/unit/checks/test_contract_counts.py plants such counts.
 OF_SERVERS = {"left", "at_rest"}
 
 

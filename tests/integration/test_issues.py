@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from conformance.app.cli.main import group
 from conformance.checks.expectations import load_expectations
-from conformance.checks.expectations.issues import issue_scripts
+from conformance.checks.expectations.defects import issue_scripts
 from conformance.core.errors import ExpectationError
 from conformance.core.known_defect import TOP, releases
 from conformance.run.coverage import defects_upstream

@@ -4,7 +4,7 @@ import pytest
 from stand_in_releases import CASE, command_on_stand_ins
 
 from conformance.core.errors import ReleaseError
-from conformance.tools.releases import environments, installers, package, release_run
+from conformance.tools.releases import environments, installers, release_run
 
 
 @pytest.fixture
@@ -53,13 +53,13 @@ def test_a_kept_environment_is_used_again(releases, monkeypatch):
 
 @pytest.mark.parametrize(("engine", "there"), [("mlx_lm_server", True), ("mlx_lm*", False)])
 def test_a_server_is_there_in_a_release_where_it_is_named(releases, monkeypatch, engine, there):
-    named, unpack = [], package.unpack
+    named, unpack = [], environments.unpack
 
     def noted(folder, plugins):
         named.extend(plugins)
         return unpack(folder, plugins)
 
-    monkeypatch.setattr(package, "unpack", noted)
+    monkeypatch.setattr(environments, "unpack", noted)
     releases("mlx-lm==0.31.3", "--engine", engine)
     assert ("mlx_lm_server" in named) == there
     assert "mlx_lm" in named

@@ -18,16 +18,17 @@ PATCHES = """
 try:
     from pathlib import Path
     from conformance.core.errors import ReleaseError
-    from conformance.tools.releases import package, solving
+    from conformance.tools.releases import environments
+    from conformance.tools.releases import pins
 except ImportError:  # an environment's own interpreter
     pass
 else:
     def uploaded(release):
         raise ReleaseError("the index has nothing of it")
 
-    package.needs = lambda without: ()
-    package.unpack = lambda folder, plugins: Path({project!r})
-    solving.uploaded = uploaded
+    environments.needs = lambda without: ()
+    environments.unpack = lambda folder, plugins: Path({project!r})
+    pins.uploaded = uploaded
 """
 
 

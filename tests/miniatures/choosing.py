@@ -4,7 +4,7 @@ import zlib
 
 import numpy as np
 
-from conformance.backend import token_filters
+from conformance.backend import sampler_properties
 from conformance.core.grammar import Grammar
 from miniatures.model import VOCAB, normalise
 
@@ -95,10 +95,10 @@ class Chooser:
         """The logprobs, with -inf for what the filters of the sampler remove: the unlikely."""
         kept, args = np.ones(len(logprobs), bool), self.sampler.args
         if "top_p" in args:
-            kept &= token_filters.top_p(logprobs, args["top_p"])
+            kept &= sampler_properties.top_p(logprobs, args["top_p"])
         if "min_p" in args:
             best = logprobs.max() if self.best is None else self.best
             kept &= logprobs >= best + np.log(args["min_p"])
         if "top_k" in args and self.sampler.kind == "random":
-            kept &= token_filters.top_k(logprobs, args["top_k"])
+            kept &= sampler_properties.top_k(logprobs, args["top_k"])
         return np.where(kept, logprobs, -np.inf)

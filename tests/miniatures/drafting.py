@@ -5,7 +5,7 @@ import dataclasses
 import msgspec
 
 from conformance.core.engine import Capability
-from conformance.core.forward_calls import ForwardCall
+from conformance.core.phases import ForwardCall
 from conformance.core.trace import TokenEvent
 from miniatures.right import ContinuousBatching
 

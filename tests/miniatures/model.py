@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from conformance.core.forward_calls import ForwardCall
+from conformance.core.phases import ForwardCall
 
 VOCAB = 32
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from conformance.checks import Play
 from conformance.core.counted import Counted
-from conformance.core.forward_calls import ForwardCall
 from conformance.core.numerics import Envelope, flat_envelope
+from conformance.core.phases import ForwardCall
 from conformance.core.schedule import Arrival, Removal, Request, Schedule, Stage, Trigger
 from conformance.core.trace import (
     FinishReason,

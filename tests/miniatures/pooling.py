@@ -4,7 +4,7 @@ import dataclasses
 
 import msgspec
 
-from conformance.checks.pool_state import Rules
+from conformance.checks.pool_rules import Rules
 from conformance.core.engine import Capability
 from conformance.core.pooled import PoolCall, Pooled, Prefix
 from miniatures.caching import KeepsPrefixes

@@ -3,7 +3,7 @@
 import dataclasses
 
 from conformance.core.engine import Capability
-from conformance.core.stored import KeptSequence, StoreCall, Stored
+from conformance.core.pooled import KeptSequence, StoreCall, Stored
 from miniatures.caching import KeepsPrefixes
 
 TOKEN = 4  # bytes

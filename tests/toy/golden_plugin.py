@@ -22,7 +22,7 @@ from miniatures.wrong import AttendsToPadding
 from conformance.core.family import Recipe
 from conformance.run.hookspecs import hookimpl
 from conformance.scenarios.batch import RAGGED
-from conformance.tools.golden.update import accept, propose
+from conformance.tools.golden.staging import accept, propose
 
 COUNT = int(os.environ.get("TOY_COUNT", "0"))
 NAMES = [f"f{n}" for n in range(COUNT)] or os.environ.get("TOY_FAMILIES", "calm large").split()

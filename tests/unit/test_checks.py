@@ -18,14 +18,13 @@ from miniatures.plays import NOISE, Script
 
 from conformance import checks
 from conformance.checks import CHECKS
-from conformance.checks.pool_state import Rules
+from conformance.checks.pool_rules import Rules
 from conformance.core.counted import Counted, Pace
 from conformance.core.engine_options import Drafting, EngineOptions, PrefixCaching
-from conformance.core.forward_calls import ForwardCall
-from conformance.core.pooled import PoolCall, Pooled, Prefix
+from conformance.core.phases import ForwardCall
+from conformance.core.pooled import KeptSequence, PoolCall, Pooled, Prefix, StoreCall, Stored
 from conformance.core.rounds import Round
 from conformance.core.schedule import Stage
-from conformance.core.stored import KeptSequence, StoreCall, Stored
 from conformance.core.token_choice import RANDOM, Sampler
 from conformance.core.trace import (
     Alive,

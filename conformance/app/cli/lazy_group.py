@@ -10,7 +10,7 @@ import click
 
 from conformance.core import signals
 from conformance.core.errors import ConformanceError
-from conformance.core.nearest import did_you_mean
+from conformance.core.names import did_you_mean
 
 
 class LazyGroup(click.Group):

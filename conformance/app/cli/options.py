@@ -17,7 +17,7 @@ from conformance.app.run_settings import OPTIONS, Kind, Option
 from conformance.core import library_paths
 from conformance.core.devices import chosen
 from conformance.core.errors import ConformanceError
-from conformance.core.tier_names import TIERS
+from conformance.core.names import TIERS
 from conformance.run.selection import DTYPES
 
 _NUMBER = re.compile("[0-9]{1,9}")

@@ -11,7 +11,7 @@ from conformance.checks.expectations import Expectations, load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.library import Library
-from conformance.core.nearest import did_you_mean
+from conformance.core.names import did_you_mean
 from conformance.core.unavailable import sentences
 from conformance.core.verdict import CaseId
 from conformance.run.registry import Registry, build_registry, select

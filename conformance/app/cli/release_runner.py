@@ -16,8 +16,8 @@ from conformance.app.cli.cluster_option import Helpers
 from conformance.app.cli.options import SECONDS, stacked
 from conformance.app.cli.printing import say
 from conformance.app.cli.registries import registry_of
+from conformance.core.names import usual_tier
 from conformance.core.run_header import RunHeader
-from conformance.core.tier_names import usual_tier
 from conformance.core.user_cache import user_cache
 from conformance.report.jsonl import read_results, write_lines, write_results
 from conformance.run.family_seconds import FamilySeconds

@@ -15,7 +15,7 @@ from conformance.app.cli.printing import say
 from conformance.core import named_server
 from conformance.core.errors import ConformanceError, ModelError
 from conformance.core.http_clients import RefusedAnswerError, get, models
-from conformance.core.nearest import did_you_mean
+from conformance.core.names import did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -1,15 +1,19 @@
-"""``conformance show``: what is installed, and the whole evidence of one case."""
+"""``conformance show``: what is installed, what is wrong upstream, and all evidence of one case."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 from msgspec.structs import replace
 
+from conformance.app.cli.consoles import new_console
 from conformance.app.cli.models_output import plain_output
 from conformance.app.cli.options import (
     EXISTING_FILE,
@@ -22,20 +26,22 @@ from conformance.app.cli.options import (
 from conformance.app.cli.printing import say
 from conformance.app.cli.registries import case_of, near, registry_of
 from conformance.app.cli.server_options import server_options
-from conformance.app.cli.show_defects import Wanted, show_defects
 from conformance.app.cli.show_lists import COVERAGE, DEFECTS, KINDS, lists_of, overview, print_lists
 from conformance.app.pytest_plugin.setup import make_setup
 from conformance.app.run_settings import Settings, settings_of
-from conformance.checks.expectations import load_expectations
+from conformance.checks.expectations import Refusal, load_expectations
+from conformance.checks.expectations.defects import issue_scripts
 from conformance.core.errors import ConformanceError
 from conformance.core.invocation import this_invocation
-from conformance.core.nearest import did_you_mean
-from conformance.core.severity import Severity
+from conformance.core.known_defect import KnownDefect, Severity, releases
+from conformance.core.names import did_you_mean
 from conformance.core.verdict import CaseId, CaseResult, encode
 from conformance.report import evidence_text
+from conformance.report.defects_text import as_dict, defect_text, issue_brief, labelled, list_text
 from conformance.report.jsonl import read_results
+from conformance.run.coverage import defects_upstream
 from conformance.run.hosting import load_plugins
-from conformance.run.registry import Registry
+from conformance.run.registry import Registry, select
 
 _KINDS = "|".join(KINDS)
 
@@ -233,3 +239,122 @@ def run_one(case_id: str, settings: Settings) -> CaseResult:
         case = case_of(setup.registry, case_id)
         found = setup.judge.diagnosed(case, setup.judge.judged(case, setup.session.run(case)))
     return replace(found, invocation=this_invocation(options=settings.rerun_options))
+
+
+_WIDTH = 100  # columns of text, at most
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which defects are listed; empty: all.
+
+    Attributes:
+        libraries: globs, with hyphens or underscores.
+        families: globs.
+        kinds: names of ``Severity``.
+    """
+
+    libraries: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything is left out."""
+        return bool(self.libraries or self.families or self.kinds)
+
+
+def show_defects(
+    registry: Registry,
+    name: str | None,
+    wanted: Wanted,
+    folder: Path | None,
+    *,
+    as_json: bool,
+    issue: bool = False,
+) -> None:
+    """Print the defects that are wanted, or the one with this id.
+
+    Args:
+        folder: the expectations, instead of the project's own.
+        issue: print the text of an upstream issue about it.
+
+    Raises:
+        ConformanceError: there is no such defect, family or library, or no issue text.
+    """
+    known = load_expectations(folder, registry.expectations)
+    found = defects_upstream(registry, known)
+    width = min(new_console().width, _WIDTH)
+    if issue:
+        say(_issue(found, name, folder))
+        return
+    if name is None:
+        chosen = chosen_defects(found, wanted)
+        if as_json:
+            say(_json([as_dict(one) for one in chosen]))
+        else:
+            say(list_text(chosen, releases(chosen), width=width))
+        return
+    if wanted:
+        raise ConformanceError("--library, --family and --class are about the list: name no ID")
+    defects = {entry: one for one in found for entry in one.entries}
+    refusals = {refusal.id: refusal for refusal in known.refusals}
+    if name in defects:
+        one = defects[name]
+        say(_json(as_dict(one)) if as_json else defect_text(one, name, width=width))
+    elif name in refusals:
+        refusal = refusals[name]
+        say(_json(refusal) if as_json else _refusal_text(refusal, width=width))
+    else:
+        near = did_you_mean(name, [*defects, *refusals])
+        raise ConformanceError(
+            f"there is no known defect {name}{near or ' (`conformance show defects` lists all)'}"
+        )
+
+
+def _issue(found: Sequence[KnownDefect], name: str | None, folder: Path | None) -> str:
+    """The text of an upstream issue, with a script and its output that are kept."""
+    scripts = issue_scripts(folder)
+    there = {one.id: one for one in found if one.id in scripts}
+    if name is None:
+        raise ConformanceError(f"--issue: name an ID; there are texts of {', '.join(there)}")
+    if name not in there:
+        raise ConformanceError(
+            f"no issue text of {name} is kept; conformance repro {name} --issue writes one, with a "
+            f"script that it runs{did_you_mean(name, there)}"
+        )
+    return issue_brief(there[name], scripts[name])
+
+
+def chosen_defects(found: Sequence[KnownDefect], wanted: Wanted) -> tuple[KnownDefect, ...]:
+    """The wanted ones, in their order.
+
+    Raises:
+        ConformanceError: a glob matches no library, or no family with a defect.
+    """
+    libraries = tuple(glob.replace("_", "-") for glob in wanted.libraries)
+    packages = select(sorted({one.package for one in found}), libraries, what="library")
+    having = sorted({family for one in found for family in one.families})
+    families = select(having, wanted.families, what="family with a known defect")
+    return tuple(
+        one
+        for one in found
+        if one.package in packages
+        if not wanted.families or set(one.families) & set(families)
+        if not wanted.kinds or one.severity.value in wanted.kinds
+    )
+
+
+def _refusal_text(refusal: Refusal, *, width: int) -> str:
+    """What a library refuses, and why."""
+    shown = (
+        ("families", ", ".join(refusal.families)),
+        ("scenarios", ", ".join(refusal.scenarios)),
+        ("message", refusal.text),
+        ("why", " ".join(refusal.why.split())),
+    )
+    head = f"{refusal.id}: no defect, {refusal.package} refuses it itself"
+    return labelled(head, shown, width=width)
+
+
+def _json(found: Any) -> str:
+    return json.dumps(msgspec.to_builtins(found), indent=2)

@@ -15,9 +15,9 @@ from distributed import Client
 from conformance.app.cluster.client import as_they_come
 from conformance.app.cluster.parts import Part, Played, Work, parts_of, play
 from conformance.app.pytest_plugin.items import CaseItem
-from conformance.app.pytest_plugin.missing_results import crashed, unjudged
 from conformance.app.pytest_plugin.options import ATTRIBUTES, RESULT
 from conformance.app.pytest_plugin.setup import find_setup
+from conformance.app.pytest_plugin.worker_crashes import crashed, unjudged
 from conformance.app.run_settings import Settings
 from conformance.core.errors import ConformanceError
 from conformance.core.verdict import CaseResult, decode, encode

@@ -15,10 +15,9 @@ from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.core.errors import ConformanceError
 from conformance.run.registry import select
 from conformance.tools.golden.checking import Checked
-from conformance.tools.golden.format import to_text, write_whole
-from conformance.tools.golden.paths import FOLDER, SUFFIX, load_without
+from conformance.tools.golden.format import FOLDER, SUFFIX, load_without, to_text, write_whole
 from conformance.tools.golden.recipe import DTYPE, SEED
-from conformance.tools.golden.update import Proposal
+from conformance.tools.golden.staging import Proposal
 
 PARAMETER = "golden_names"
 OF_EACH, OF_FOLDER = "golden", "folder"

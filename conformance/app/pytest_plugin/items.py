@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from conformance.app.pytest_plugin.device_memory import after_refusal, by_itself, lost, refusal
-from conformance.app.pytest_plugin.missing_results import hang, harness_failure
 from conformance.app.pytest_plugin.options import MODULES, OWN_KERNELS, PROBLEM, RESULT
 from conformance.app.pytest_plugin.own_process import ends_process, played_apart
 from conformance.app.pytest_plugin.setup import Setup, find_setup
 from conformance.app.pytest_plugin.worker_crashes import (
     TAINTED,
+    hang,
+    harness_failure,
     traceback_target,
     write_to_real_stderr,
 )

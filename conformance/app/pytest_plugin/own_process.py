@@ -24,9 +24,8 @@ import psutil
 import pytest
 
 from conformance.app.pytest_plugin.device_memory import with_device
-from conformance.app.pytest_plugin.missing_results import crashed
 from conformance.app.pytest_plugin.setup import Setup, make_setup
-from conformance.app.pytest_plugin.worker_crashes import condense
+from conformance.app.pytest_plugin.worker_crashes import condense, crashed
 from conformance.app.run_settings import Settings
 from conformance.backend.device import device_name
 from conformance.core.errors import ConformanceError, MachineError

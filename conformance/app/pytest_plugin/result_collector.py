@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 import conformance
-from conformance.app.pytest_plugin.missing_results import unjudged
 from conformance.app.pytest_plugin.options import (
     ATTRIBUTES,
     COLLECTOR,
@@ -25,7 +24,7 @@ from conformance.app.pytest_plugin.options import (
 )
 from conformance.app.pytest_plugin.run_end import RunEnd, about
 from conformance.app.pytest_plugin.setup import Setup, find_setup
-from conformance.app.pytest_plugin.worker_crashes import write_to_real_stderr
+from conformance.app.pytest_plugin.worker_crashes import unjudged, write_to_real_stderr
 from conformance.app.pytest_plugin.worker_processes import STOPS, WorkerProcesses, stop_run
 from conformance.app.run_settings import Settings
 from conformance.backend import device
@@ -33,8 +32,8 @@ from conformance.core.engine import Engine
 from conformance.core.errors import ConformanceError, ResultError
 from conformance.core.invocation import this_invocation
 from conformance.core.missing_names import missing_names
+from conformance.core.names import DEFAULT, QUICK
 from conformance.core.plain_text import plain
-from conformance.core.tier_names import DEFAULT, QUICK
 from conformance.core.unavailable import sentences
 from conformance.core.verdict import CaseId, CaseResult, decode, encode
 from conformance.reference.surroundings import Environment, family_digest

@@ -15,7 +15,7 @@ from conformance.core.content_keys import digest, file_digest
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
 from conformance.core.library import Library
-from conformance.core.tier_names import FULL
+from conformance.core.names import FULL
 from conformance.core.unavailable import sentences
 from conformance.core.user_cache import user_cache
 from conformance.core.verdict import CaseId

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from conformance.app.pytest_plugin.missing_results import crashed, over_memory
 from conformance.app.pytest_plugin.options import DEVICE, KERNELS, case_of
 from conformance.app.pytest_plugin.setup import Setup
 from conformance.app.pytest_plugin.worker_crashes import (
     MEMORY,
     CrashFiles,
+    crashed,
     exit_of,
+    over_memory,
     process_of,
     write_to_real_stderr,
 )

@@ -9,14 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from conformance.checks.expectations.bound_places import at
 from conformance.checks.expectations.entries import Defect, matches
+from conformance.checks.expectations.loading import OWN
 from conformance.checks.expectations.lock import Locked
-from conformance.core.known_defect import KnownDefect
+from conformance.core.errors import ExpectationError
+from conformance.core.known_defect import IssueScript, KnownDefect, Severity
 from conformance.core.mends import Mend
-from conformance.core.severity import Severity
 from conformance.core.upstream_functions import Place, places
+from conformance.core.user_files import read_text
 from conformance.scenarios.needed import needed
 
 Cases = Mapping[str, Mapping[str, tuple[str, ...]]]
@@ -151,3 +154,23 @@ def _derived(
     what = ground.summaries.get(scenarios[0], "") if scenarios else ""
     seen = f"; seen with: {what}" if what else ""
     return f"{_SENTENCES[severity].format(who=who)}{seen}."
+
+
+# Short scripts for upstream issues: ``expectations/issues/ID.py`` is the script, ``ID.txt`` what it
+# printed, the release first. ``python ci/issues.py`` runs the scripts and writes their output.
+def issue_scripts(folder: Path | None = None) -> dict[str, IssueScript]:
+    """The scripts of a folder of expectations, by default the project's own, by known defect.
+
+    Raises:
+        ExpectationError: a script has no output, or a file cannot be read.
+    """
+    issues = (OWN if folder is None else folder) / "issues"
+    return {path.stem: _read(path) for path in sorted(issues.glob("*.py"))}
+
+
+def _read(path: Path) -> IssueScript:
+    printed = path.with_suffix(".txt")
+    if not printed.is_file():
+        raise ExpectationError(f"{path}: its output is not there; run python ci/issues.py")
+    release, _, output = read_text(printed, ExpectationError).partition("\n")
+    return IssueScript(read_text(path, ExpectationError), release, output.strip())

@@ -9,7 +9,7 @@ import msgspec
 
 from conformance.checks.expectations.bound_places import Bound
 from conformance.checks.expectations.entry_tables import Entry
-from conformance.core.severity import Severity, severity_of
+from conformance.core.known_defect import Severity, severity_of
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.scenarios.workloads import is_workload
 

@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import msgspec
+
 from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
@@ -20,7 +22,6 @@ from conformance.core.schedule import Stage
 from conformance.core.trace import CachedLayer, Claim, ProbeResult, StepOutput
 from conformance.plugins.distributed.group import Group
 from conformance.plugins.distributed.messages import Call, Reply, State
-from conformance.plugins.distributed.thirds import in_thirds
 from conformance.plugins.distributed.ways import PIPELINE, TENSOR, write
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 
@@ -232,3 +233,58 @@ class Pipeline3(Pipeline):
 
 
 ENGINES = (TensorParallel, TensorParallel3, Pipeline, Pipeline3)
+
+
+# Families whose heads, widths and layers divide by three, for groups of three processes: tiny
+# families have four heads, two of them for keys, and about two layers, enough for two processes.
+_NAME = "{}-{}-thirds"  # configs differ by way, and results are kept by the family's name
+# The sizes that `shard` divides by the number of processes: each becomes half as large again.
+_DIVIDED = frozenset(
+    {
+        "num_attention_heads",
+        "num_key_value_heads",
+        "num_attention_groups",
+        "num_heads",
+        "linear_num_key_heads",
+        "linear_num_value_heads",
+        "sparse_num_index_heads",
+        "o_groups",
+        "moe_intermediate_size",
+        "shared_expert_intermediate_size",
+        "shared_intermediate_size",
+        "share_expert_dim",
+        "expert_ffn_hidden_size",
+    }
+)
+# The experts' width has a different name in these models.
+_MORE = {"minimax": {"intermediate_size"}, "minimax_m3_vl": {"intermediate_size"}}
+# One head of keys, of which each process gets a copy.
+_FIELDS: dict[str, dict[str, Any]] = {"qwen3_5_moe": {"num_key_value_heads": 1}}
+_LAYERS = {"bailing_hybrid": 9, "qwen2": 3}
+
+
+def in_thirds(family: Family, how: str) -> Family:
+    """The family for a group of three processes; unchanged if it is divisible as it is."""
+    if how == PIPELINE:
+        layers = _LAYERS.get(family.module)
+        config = family.config | ({"num_hidden_layers": layers} if layers else {})
+    else:
+        divided = _DIVIDED | _MORE.get(family.module, set())
+        config = _widened(family.config, divided, _FIELDS.get(family.module, {}))
+    if config == family.config:
+        return family
+    return msgspec.structs.replace(family, name=_NAME.format(family.name, how), config=config)
+
+
+def _widened(config: dict[str, Any], divided: frozenset[str], fields: dict[str, Any]) -> Any:
+    found = {
+        key: _widened(value, divided, fields)
+        if isinstance(value, dict)
+        else value * 3 // 2
+        if key in divided and isinstance(value, int)
+        else value
+        for key, value in config.items()
+    }
+    if "num_attention_heads" in config and not config.keys() & {"head_dim", "v_head_dim"}:
+        found["hidden_size"] = config["hidden_size"] * 3 // 2
+    return found | {key: value for key, value in fields.items() if key in config}

@@ -26,8 +26,8 @@ from conformance.core.errors import Unsupported
 from conformance.core.failures import failure_of
 from conformance.core.faults.declaration import Fault, Hits
 from conformance.core.faults.patching import replace
-from conformance.core.forward_calls import ForwardCall
 from conformance.core.mends import Mend
+from conformance.core.phases import ForwardCall
 from conformance.plugins.distributed.messages import Call, Reply, State
 from conformance.plugins.distributed.ways import PIPELINE
 from conformance.plugins.mlx_lm.engine import MlxLmEngine

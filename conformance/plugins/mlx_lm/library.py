@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,26 +11,27 @@ from typing import Any, ClassVar
 import mlx.core as mx
 import numpy as np
 from mlx_lm.generate import generate_step
-from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.models import cache as caches
+from mlx_lm.models.cache import BatchKVCache, make_prompt_cache
 
+from conformance.backend.cache_entries import leaves
+from conformance.backend.checkpoint import fingerprint
+from conformance.backend.code_traits import filled, parts
 from conformance.backend.description import cache_kinds, rope_kind, state_kinds
-from conformance.backend.fingerprint import fingerprint
 from conformance.backend.metering import attach_meter
 from conformance.backend.perturbation import perturbed
 from conformance.backend.sampling import ForcedSampler
 from conformance.backend.sensitivity_measure import measure
-from conformance.core.engine_options import EngineOptions
-from conformance.core.errors import ModelError
+from conformance.core.engine_options import EngineOptions, KvQuant
+from conformance.core.errors import ModelError, Unsupported
 from conformance.core.family import Family
-from conformance.core.forward_calls import ForwardCall
-from conformance.core.library import Description, Solo
-from conformance.core.model_outline import Outline
+from conformance.core.library import Description, Outline, Solo
+from conformance.core.phases import ForwardCall
 from conformance.core.schedule import Request
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import Stream
 from conformance.plugins.installed_library import InstalledLibrary
-from conformance.plugins.mlx_lm import compat, loading, quantization
-from conformance.plugins.mlx_lm.code_traits import code_traits
+from conformance.plugins.mlx_lm import compat, loading
 from conformance.plugins.mlx_lm.legacy import uncached
 from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 from conformance.reference.forward import Feed, forward, single_row
@@ -177,7 +179,7 @@ class MlxLm(InstalledLibrary):
         """See ``Library.head_sizes``: taken from caches after a prompt of two tokens."""
         used = make_prompt_cache(model)
         mx.eval(model(mx.array([[1, 2]]), cache=used))
-        return quantization.head_sizes(used)
+        return head_sizes(used)
 
     def sensitivity(self, family: Family, *, dtype: str, seed: int) -> Sensitivity:
         """See ``Library.sensitivity``."""
@@ -186,7 +188,7 @@ class MlxLm(InstalledLibrary):
 
 def _cache(model: Any, request: Request, options: EngineOptions) -> list[Any]:
     if options.kv is not None:
-        return quantization.make_cache(model, options.kv, len(request.prompt))
+        return make_cache(model, options.kv, len(request.prompt))
     made: list[Any] = make_prompt_cache(model, options.max_kv_size)
     return made
 
@@ -194,3 +196,89 @@ def _cache(model: Any, request: Request, options: EngineOptions) -> list[Any]:
 def _logprobs(logits: mx.array) -> np.ndarray:
     """Logprobs ``[..., vocab]`` in float32, normalised like the library in the logits' dtype."""
     return np.array((logits - mx.logsumexp(logits, axis=-1, keepdims=True)).astype(mx.float32))
+
+
+# mlx-lm's batches quantize nothing. Its single stream (``generate_step(kv_bits=...)``) quantizes
+# the first piece of a prompt only after reading it, and refuses rotating caches. Here a cache is
+# quantized from its first token on, if the prompt is at least as long as the start, so attention
+# does not depend on where pieces end. Windows, states and other entries of a ``CacheList`` than
+# keys and values are not quantized. The reference engine does the same in its own code.
+def make_cache(model: Any, kv: KvQuant, prompt_length: int) -> list[Any]:
+    """A cache for one request, quantized as ``kv`` says.
+
+    Raises:
+        Unsupported: the library has no caches of this scheme.
+    """
+    if kv.scheme != "uniform" or kv.bits != int(kv.bits):
+        raise Unsupported(f"mlx-lm has no caches of {kv.bits} bits, {kv.scheme}: not supported")
+    plain: list[Any] = caches.make_prompt_cache(model)
+    if prompt_length < kv.start:
+        return plain
+    return [_quantized(entry, kv) for entry in plain]
+
+
+def head_sizes(used: list[Any]) -> frozenset[int]:
+    """The sizes of keys and values in the used caches that can be quantized, which are plain ones.
+
+    The index of a sparse attention has no values and is recognized by its keys alone.
+    """
+    return frozenset(
+        int(array.shape[-1])
+        for leaf in leaves(used)
+        if type(leaf) is caches.KVCache
+        for array in (leaf.keys, leaf.values)
+        if array is not None and array.shape[-1]
+    )
+
+
+def _quantized(entry: Any, kv: KvQuant) -> Any:
+    if isinstance(entry, caches.CacheList):
+        return caches.CacheList(*(_quantized(one, kv) for one in entry.caches))
+    if type(entry) is caches.KVCache:
+        return caches.QuantizedKVCache(group_size=kv.group_size, bits=int(kv.bits))
+    return entry
+
+
+_PROMPTS = ((1, 2, 3), (1, 2, 3, 4, 5))
+_FURTHER = 3
+
+
+def code_traits(model: Any) -> frozenset[str]:
+    """``part:``, ``last:``, ``unfilled:``, ``keys:uneven`` and ``offset:unread``.
+
+    The last means that no position is computed from the offsets of a batch cache of keys.
+    """
+    cache = make_prompt_cache(model)
+    model(mx.array([_PROMPTS[0]]), cache=cache)
+    return parts(model, "mlx_lm") | frozenset(filled(cache)) | frozenset(_unread(model))
+
+
+def _unread(model: Any) -> Iterator[str]:
+    try:
+        right = _step(model)
+        for place, entry in enumerate(leaves(_batch(model))):
+            moved = isinstance(entry, BatchKVCache) and _step(model, further=place)
+            if moved is not False and mx.array_equal(moved, right).item():
+                yield "offset:unread"
+                return
+    except Exception:  # noqa: BLE001 - a model that takes no batch at all has other defects
+        return
+
+
+def _batch(model: Any) -> list[Any]:
+    rows = []
+    for prompt in _PROMPTS:
+        row = make_prompt_cache(model)
+        mx.eval(model(mx.array([prompt]), cache=row))
+        rows.append(row)
+    return [type(one).merge([one, other]) for one, other in zip(*rows, strict=True)]
+
+
+def _step(model: Any, *, further: int | None = None) -> mx.array:
+    """The logits of one step of both rows, with the offset of one cache increased."""
+    batch = _batch(model)
+    if further is not None:
+        entry = list(leaves(batch))[further]
+        entry.offset = entry.offset + _FURTHER
+    logits: mx.array = model(mx.array([[2], [4]]), cache=batch)
+    return logits

@@ -25,12 +25,11 @@ from mlx.nn.layers.base import Module
 from mlx_lm import utils
 from mlx_lm.models.cache import make_prompt_cache
 
-from conformance.backend.casting import cast
-from conformance.backend.checkpoint import draw, library_errors, verify
+from conformance.backend.checkpoint import cast, draw, library_errors, verify
 from conformance.backend.half_products import multiply_experts_in_half_precision
 from conformance.backend.outline import outline
 from conformance.core.family import Family
-from conformance.core.model_outline import Outline
+from conformance.core.library import Outline
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from mlx_lm.models.cache import can_trim_prompt_cache
 from conformance.backend.cache_entries import arrays
 from conformance.core.engine_options import PrefixCaching
 from conformance.core.errors import Unsupported
+from conformance.core.pooled import KeptSequence, StoreCall, Stored
 from conformance.core.schedule import Request
-from conformance.core.stored import KeptSequence, StoreCall, Stored
 from conformance.plugins.mlx_lm import compat
 
 Counts = Mapping[str, tuple[int, int]]

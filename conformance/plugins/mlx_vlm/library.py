@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,17 +12,16 @@ import numpy as np
 from mlx_vlm import utils
 from mlx_vlm.models.cache import make_prompt_cache
 
+from conformance.backend.checkpoint import fingerprint
 from conformance.backend.description import cache_kinds, rope_kind, state_kinds
-from conformance.backend.fingerprint import fingerprint
 from conformance.backend.metering import attach_meter
 from conformance.backend.perturbation import perturbed, perturbed_outside
 from conformance.backend.sampling import ForcedSampler
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
-from conformance.core.forward_calls import ForwardCall
-from conformance.core.library import Description, Solo
-from conformance.core.model_outline import Outline
+from conformance.core.library import Description, Outline, Solo
+from conformance.core.phases import ForwardCall
 from conformance.core.schedule import Media, Request
 from conformance.core.sensitivity import Sensitivity
 from conformance.core.trace import Stream
@@ -34,17 +33,11 @@ from conformance.plugins.mlx_vlm import (
     media_sensitivity,
     quantization,
 )
+from conformance.plugins.mlx_vlm.budgets import criteria_of
 from conformance.plugins.mlx_vlm.code_traits import code_traits
 from conformance.plugins.mlx_vlm.inputs import in_numpy, inputs_of, plain_request, text_model
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.plugins.mlx_vlm.sampling import make_sampler
-from conformance.plugins.mlx_vlm.single_stream import (
-    cache_of,
-    decode,
-    logprobs_of,
-    one_pass,
-    text_only,
-)
+from conformance.plugins.mlx_vlm.sampling import make_processors, make_sampler
 from conformance.tools.checkpoints.folder import look
 
 # Arguments that hold the type of each token of a prompt: 0 for text.
@@ -261,3 +254,68 @@ class MlxVlm(InstalledLibrary):
             **compat.kv_arguments(options.kv),
         )
         return stream.logprobs
+
+
+def text_only(model: LoadedModel, tokens: tuple[int, ...]) -> bool:
+    """Whether no token could be mistaken for the placeholder of an image."""
+    low, high = model.family.tokens
+    mixed = model.family.facts.modalities != ("text",)
+    return not mixed or all(low <= token < high for token in tokens)
+
+
+def cache_of(model: LoadedModel, request: Request, options: EngineOptions) -> list[Any]:
+    """The caches of one row for ``request``, quantized if the options say so."""
+    if options.kv is not None:
+        return quantization.make_cache(model.language_model, options.kv, len(request.prompt))
+    made: list[Any] = make_prompt_cache(model.language_model, options.max_kv_size)
+    return made
+
+
+def decode(
+    model: LoadedModel,
+    request: Request,
+    step_size: int | None,
+    steps: int,
+    *,
+    cache: list[Any] | None,
+    sampler: Callable[[mx.array], mx.array] | None,
+    **options: Any,
+) -> Stream:
+    """The first ``steps`` tokens of the library's own single stream, with their logprobs."""
+    made = inputs_of(model, request)
+    tokens, rows = [], []
+    criteria = criteria_of(request.budget) if request.budget is not None else None
+    if criteria is not None:
+        options["thinking_budget_criteria"] = criteria
+    for token, logprobs in compat.generation().generate_step(
+        made.input_ids,
+        model.model,
+        made.pixel_values,
+        made.attention_mask,
+        max_tokens=steps,
+        sampler=sampler,
+        logits_processors=make_processors(request.processors) or None,
+        prompt_cache=cache,
+        prefill_step_size=step_size,
+        **options,
+        **made.extra,
+    ):
+        tokens.append(int(token))
+        rows.append(logprobs)
+        if criteria is not None:
+            criteria(int(token))
+    table = np.array(mx.stack(rows).astype(mx.float32))  # [steps, vocab]
+    return Stream(tokens=tuple(tokens), logprobs=table)
+
+
+def one_pass(model: LoadedModel, tokens: tuple[int, ...]) -> np.ndarray:
+    """Logprobs ``[length, vocab]`` of a prefill of all tokens; some models return fewer."""
+    cache = model.cache()
+    made = inputs_of(model, Request("whole", tokens, 1))
+    output = model.language_model(made.input_ids, cache=cache, **inputs.embed(model, made))
+    return logprobs_of(output.logits[0])
+
+
+def logprobs_of(logits: mx.array) -> np.ndarray:
+    """Logprobs ``[..., vocab]`` in float32, normalised like the library in the logits' dtype."""
+    return np.array((logits - mx.logsumexp(logits, axis=-1, keepdims=True)).astype(mx.float32))

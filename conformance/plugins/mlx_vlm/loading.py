@@ -15,13 +15,12 @@ from mlx_vlm import utils
 from mlx_vlm.models.cache import make_prompt_cache
 from transformers import AutoTokenizer
 
-from conformance.backend.casting import cast
-from conformance.backend.checkpoint import draw, library_errors, verify
+from conformance.backend.checkpoint import cast, draw, library_errors, verify
 from conformance.backend.half_products import multiply_experts_in_half_precision
 from conformance.backend.outline import outline
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
-from conformance.core.model_outline import Outline
+from conformance.core.library import Outline
 from conformance.plugins.mlx_vlm import compat, legacy
 from conformance.plugins.mlx_vlm.model import LoadedModel
 from conformance.plugins.mlx_vlm.processor_files import write_processor

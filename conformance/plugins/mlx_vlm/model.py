@@ -17,7 +17,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_vlm.models.cache import make_prompt_cache
 
-from conformance.backend.attributes import Attributes
+from conformance.backend.modules import Attributes
 from conformance.core.family import Family
 
 

@@ -21,8 +21,7 @@ import httpx2
 import openai
 
 from conformance.core.http_clients import async_client
-from conformance.core.real_clients import Client
-from conformance.core.schedule import Request
+from conformance.core.schedule import Client, Request
 from conformance.core.trace import FinishReason
 from conformance.plugins.servers import endpoints
 from conformance.plugins.servers.answers import CALLED, Answer

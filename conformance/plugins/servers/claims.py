@@ -10,8 +10,8 @@ from http import HTTPStatus
 import httpx2
 
 from conformance.core.engine_options import EngineOptions
-from conformance.core.forward_calls import ServedStep
 from conformance.core.http_clients import client, get
+from conformance.core.phases import ServedStep
 from conformance.core.schedule import Asked, Request
 from conformance.core.trace import Claim, FinishReason
 from conformance.plugins.servers.answers import CALLED, Answer, PartKind

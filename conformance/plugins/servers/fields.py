@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from conformance.core.real_clients import Client
-from conformance.core.schedule import Request
+from conformance.core.schedule import Client, Request
 from conformance.core.token_choice import OF_SERVER, Sampler
 from conformance.plugins.servers.asking import Question
 from conformance.scenarios.marker_styles import TOOL_NAME

@@ -18,12 +18,12 @@ from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import ModelError, NotOffered, Unsupported
 from conformance.core.family import Facts, Family
-from conformance.core.forward_calls import ForwardCall
 from conformance.core.http_clients import models
 from conformance.core.library import Coverage, Library, Solo
 from conformance.core.named_server import OFFERED, named
 from conformance.core.numerics import FACTOR
 from conformance.core.origin import Origin
+from conformance.core.phases import ForwardCall
 from conformance.core.schedule import Asked, Request, Schedule, Stage
 from conformance.core.trace import Claim, FinishReason, Stream
 from conformance.plugins.servers.answers import Answer

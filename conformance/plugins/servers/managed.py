@@ -23,8 +23,8 @@ from conformance.core.accepted_fields import COMMAND_LINE, LeftOut, Passed, Reco
 from conformance.core.engine import Submission
 from conformance.core.engine_options import TWIN, EngineOptions
 from conformance.core.errors import Unsupported
-from conformance.core.forward_calls import ServedStep
 from conformance.core.origin import Origin, Other
+from conformance.core.phases import ServedStep
 from conformance.core.schedule import Asked, Request, Schedule, own_limit, own_sampler
 from conformance.core.trace import Claim, FinishReason, StepOutput
 from conformance.plugins.servers import planting

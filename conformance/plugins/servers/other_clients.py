@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from conformance.core.http_clients import MOST_BYTES, async_client, certificates
-from conformance.core.real_clients import Client
+from conformance.core.schedule import Client
 
 # ruff: noqa: PLC0415 - two of the packages are in an extra
 

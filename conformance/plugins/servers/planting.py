@@ -24,8 +24,8 @@ import msgspec
 
 from conformance.core.faults.declaration import Fault, Hits, Injection, fault
 from conformance.core.faults.patching import Patch, Right, before, together, wrap
-from conformance.core.forward_calls import ForwardCall, ServedStep
 from conformance.core.mends import Mend, mend
+from conformance.core.phases import ForwardCall, ServedStep
 
 _HITS = "hits-{}"
 _Read = TypeVar("_Read")

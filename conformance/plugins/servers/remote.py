@@ -12,8 +12,7 @@ import numpy as np
 from conformance.core.errors import ModelError, NotOffered, Unsupported
 from conformance.core.http_clients import models
 from conformance.core.named_server import NamedServer
-from conformance.core.real_clients import Client
-from conformance.core.schedule import Asked, Request
+from conformance.core.schedule import Asked, Client, Request
 from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.asking import Asking, Came, Question, Resets, Tokens
 from conformance.plugins.servers.entries import HALF

@@ -20,8 +20,7 @@ from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.http_clients import RefusedAnswerError, get
-from conformance.core.real_clients import Client
-from conformance.core.schedule import Request, Stage
+from conformance.core.schedule import Client, Request, Stage
 from conformance.core.token_choice import OF_SERVER, Processor
 from conformance.core.trace import Claim, FinishReason, ProbeResult, StepOutput, TokenEvent
 from conformance.plugins.servers import malformed

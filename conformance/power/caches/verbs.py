@@ -1,26 +1,22 @@
-"""The verbs of a cache, each run on the cache and on its rows."""
+"""The verbs of a cache, each run on the cache and on its rows, and what must hold after each."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import importlib
+import importlib.util
+import inspect
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 
 from conformance.power.caches.feeding import Feeding
-from conformance.power.caches.finding import Problem, Problems
-from conformance.power.caches.invariants import check
+from conformance.power.caches.finding import Problem, Problems, at_once
 from conformance.power.caches.kinds.kind import Kind
-from conformance.power.caches.rows import Row
-from conformance.power.caches.saving import (
-    keeps,
-    kept,
-    put_together,
-    reloaded,
-    restored,
-    through_file,
-)
+from conformance.power.caches.rows import Feed, Row
 
 Report = Callable[..., None]
 
@@ -224,3 +220,147 @@ class Verbs:
         text = self._note("state put into an empty cache")
         self.cache = restored(self.cache, self._kind.new([0] * len(self.rows)))
         return text
+
+
+PROBE_STAMP = 245
+
+
+def check(kind: Kind, cache: Any, rows: Sequence[Row], *, dtypes: set[Any]) -> Problems:
+    """Check all that the cache reports, and all that the next queries would see.
+
+    Args:
+        kind: the kind of the cache.
+        cache: not changed, because probes are fed to copies.
+        rows: the tokens that the cache must hold.
+        dtypes: the dtypes fed to the cache.
+    """
+    yield from _offsets(kind, cache, rows)
+    yield from _sizes(kind, cache, rows)
+    found = kind.dtypes(cache)
+    if len(dtypes) == 1 and found - dtypes:
+        yield Problem("dtype", f"holds {_names(found)}, was fed {_names(dtypes)}")
+    for width in (1, 2) if kind.blocks else (1,):
+        yield from probe(kind, cache, rows, width)
+
+
+def probe(kind: Kind, cache: Any, rows: Sequence[Row], width: int) -> Problems:
+    """Check what the next ``width`` tokens of each row would see."""
+    twin = copy.deepcopy(cache)
+    feed = Feed(rows, [row.following(width, PROBE_STAMP) for row in rows])
+    seen = False
+    for problem in kind.feed(twin, feed):
+        seen = True
+        yield at_once(problem, width)
+    if not seen:
+        yield from _offsets(kind, twin, feed.after())
+
+
+def _offsets(kind: Kind, cache: Any, rows: Sequence[Row]) -> Problems:
+    got, wanted = kind.offsets(cache), [len(row) for row in rows]
+    if got is not None and got != wanted:
+        yield Problem("offset", f"offsets {got}, expected {wanted}")
+
+
+def _sizes(kind: Kind, cache: Any, rows: Sequence[Row]) -> Problems:
+    try:
+        got, held = cache.nbytes, kind.held(cache)
+        if got != held:
+            yield Problem("nbytes", f"nbytes says {got}, {held} are held")
+    except (NotImplementedError, AttributeError) as error:
+        yield Problem("nbytes", f"nbytes: {type(error).__name__}: {error}")
+    some = any(row.tokens for row in rows)
+    if not hasattr(cache, "empty"):
+        yield Problem("empty", "there is no empty()")
+        return
+    if some and cache.empty():
+        yield Problem("empty", "empty() of a cache with tokens is true")
+    if not kind.fed(cache) and not cache.empty():
+        yield Problem("empty", "empty() of a cache that was never fed is false")
+    if kind.has("trim") and kind.is_whole(rows) and not cache.is_trimmable():
+        yield Problem("returned", "is_trimmable() is false, and all tokens are there")
+    if kind.checks_size and type(cache).size is not _inherited_size(type(cache)):
+        size, least = cache.size(), kind.size_of(rows)
+        if size < least:
+            yield Problem("size", f"size() says {size}, a row has {least}")
+
+
+def _inherited_size(cls: type[Any]) -> Any:
+    """The base class's size(); a class that inherits it does not know its size."""
+    return next((base.__dict__["size"] for base in cls.__mro__[-2:] if "size" in vars(base)), None)
+
+
+def _names(dtypes: set[Any]) -> str:
+    return " and ".join(sorted(str(dtype).rpartition(".")[2] for dtype in dtypes)) or "nothing"
+
+
+# The names of the one file, and of the content next to the tokens.
+_KEY, _EXTRA = 41, 7
+
+
+def reloaded(cache: Any) -> Any:
+    """The cache made by ``from_state``; mlx-vlm keeps a part in ``meta_state``."""
+    cls = type(cache)
+    if len(inspect.signature(cls.from_state).parameters) > 1:
+        return cls.from_state(cache.state, cache.meta_state)
+    return cls.from_state(cache.state)
+
+
+def restored(cache: Any, empty: Any) -> Any:
+    """The empty cache after its state was set."""
+    empty.state = cache.state
+    if hasattr(type(empty), "meta_state"):
+        empty.meta_state = cache.meta_state
+    return empty
+
+
+def keeps(cache: Any) -> bool:
+    """Whether the library's prefix caching has functions that keep such a cache."""
+    return _adapters(cache) is not None
+
+
+def kept(cache: Any, capacity: int | None) -> Any:
+    """The cache as kept by the library's prefix caching; ``None`` if it keeps none of the class.
+
+    Args:
+        capacity: tokens that must fit in, as for a prompt that continues.
+    """
+    return _adapters(cache).clone_cache_entry(cache, min_capacity_tokens=capacity, eval_targets=[])
+
+
+def through_file(cache: Any, tokens: int, capacity: int | None) -> Any:
+    """The cache that a restarted server finds in its predecessor's files; ``None`` if none.
+
+    Args:
+        tokens: the number of tokens in the cache; the prompt that finds it has one more.
+        capacity: as for ``kept``.
+    """
+    package = type(cache).__module__.partition(".")[0]
+    make = importlib.import_module(f"{package}.apc").DiskBlockStore
+    prompt = list(range(tokens + 1))
+    with tempfile.TemporaryDirectory() as folder:
+        before = make(Path(folder))
+        # Up to 0.7.0 its own thread writes, until the store is closed, and nothing is returned.
+        save = before.save_exact_cache
+        known = "synchronous" in inspect.signature(save).parameters
+        wrote = save(_KEY, prompt[:-1], _EXTRA, [cache], **({"synchronous": True} if known else {}))
+        before.close()
+        after = make(Path(folder))
+        found = after.find_exact_prefix(prompt, extra_hash=_EXTRA)
+        read = after.load_exact_cache(found[0], min_capacity_tokens=capacity) if found else None
+        after.close()
+    if read is None or wrote is False:
+        return None
+    if (found, *read[:2]) != ((_KEY, tokens), tuple(prompt[:-1]), _EXTRA):
+        raise AssertionError(f"of {tokens} tokens the file gives {found}, {read[:2]}")
+    return read[2][0]
+
+
+def put_together(caches: Sequence[Any], lengths: Sequence[int]) -> Any:
+    """A batch of kept caches of these lengths; ``None`` if the library does not join them."""
+    return _adapters(caches[0]).merge_cache_entries(list(caches), list(lengths))
+
+
+def _adapters(cache: Any) -> Any:
+    """The module with which mlx-vlm keeps caches; mlx-lm keeps copies."""
+    name = f"{type(cache).__module__.partition('.')[0]}.apc_adapters"
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None

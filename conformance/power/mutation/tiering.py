@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from conformance.core.family import Family
-from conformance.core.tier_names import DEFAULT, QUICK
+from conformance.core.names import DEFAULT, QUICK
 from conformance.core.verdict import CaseResult
 from conformance.power.mutation.kills import Kills, Place, killed_in, played
 from conformance.run.tiers import OF_KINDS, Choice, Globs, Tier

@@ -9,8 +9,8 @@ import numpy as np
 from conformance.checks import Play
 from conformance.checks.forced import measure
 from conformance.core import numerics
-from conformance.core.forward_calls import ForwardCall
 from conformance.core.numerics import Deviation, Envelope
+from conformance.core.phases import ForwardCall
 from conformance.core.picture import MOST_ROWS, MOST_STEPS, Compared, Lane, Picture, packed
 from conformance.core.schedule import Schedule
 from conformance.core.trace import Mode, Stream, Trace

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.checks import Play
-from conformance.core.engine import Engine
-from conformance.core.prefix_reuse import PrefixReuse
+from conformance.core.engine import Engine, PrefixReuse
 from conformance.core.schedule import Schedule, Stage
 from conformance.core.verdict import Finding, Verdict, WitnessResult
 from conformance.scenarios import Scenario, Witness

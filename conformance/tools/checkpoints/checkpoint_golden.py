@@ -13,9 +13,9 @@ from conformance.core.library import Library
 from conformance.tools.checkpoints.folder import look
 from conformance.tools.checkpoints.opening import room
 from conformance.tools.golden.checking import check
-from conformance.tools.golden.paths import golden_path
+from conformance.tools.golden.format import golden_path
 from conformance.tools.golden.recipe import DTYPE
-from conformance.tools.golden.update import accept, propose
+from conformance.tools.golden.staging import accept, propose
 
 
 @dataclass(frozen=True)

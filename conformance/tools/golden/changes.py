@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.core import numerics
-from conformance.core.before_after import compared
+from conformance.core.grouping import compared
 from conformance.core.numerics import Envelope
 from conformance.tools.golden.format import Golden, Recorded
 

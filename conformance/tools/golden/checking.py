@@ -13,15 +13,19 @@ from conformance.core.errors import ConformanceError, GoldenError
 from conformance.core.family import Family
 from conformance.core.grouping import grouped
 from conformance.core.library import Library
-from conformance.core.missing_library import loader_error, remedied
 from conformance.core.output_files import PARTIAL
-from conformance.core.unavailable import error_text
+from conformance.core.unavailable import error_text, loader_error, remedied
 from conformance.reference.subject import Subject
-from conformance.tools.golden.format import Golden, load_golden
-from conformance.tools.golden.paths import golden_files, golden_path, strangers
+from conformance.tools.golden.format import (
+    Golden,
+    golden_files,
+    golden_path,
+    load_golden,
+    strangers,
+)
 from conformance.tools.golden.recipe import DTYPE, SEED, recipe_hash
 from conformance.tools.golden.regression import Difference, differences, in_short
-from conformance.tools.golden.update import load_subject
+from conformance.tools.golden.staging import load_subject
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 

@@ -18,9 +18,9 @@ from conformance.checks.expectations import Expectations
 from conformance.checks.expectations.entries import Defect, Refusal, matches
 from conformance.checks.forced import common_steps
 from conformance.core import numerics
-from conformance.core.before_after import compared
 from conformance.core.engine import Capability, Engine
 from conformance.core.errors import GoldenError
+from conformance.core.grouping import compared
 from conformance.core.numerics import Envelope
 from conformance.core.schedule import Arrival, Request, Schedule
 from conformance.core.trace import Stream, Trace

@@ -1,4 +1,4 @@
-"""The gate for goldens: stages a golden from a family's oracle, or says why it cannot.
+"""The gate for goldens: proposes one from a family's oracle, or says why it cannot.
 
 Only ``stage`` makes a ``Staged``, and only a ``Staged`` is ever written: a batched run cannot
 become a golden.
@@ -7,8 +7,9 @@ become a golden.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -16,11 +17,24 @@ import numpy as np
 from conformance.checks.expectations import Expectations
 from conformance.core import numerics
 from conformance.core.engine_options import EngineOptions
-from conformance.core.errors import ConformanceError, GoldenError
+from conformance.core.errors import ConformanceError, GoldenError, Unsupported
+from conformance.core.family import Family
+from conformance.core.library import Library
+from conformance.core.phases import Phases
 from conformance.core.schedule import Request
+from conformance.core.unavailable import error_text
 from conformance.core.verdict import Verdict
 from conformance.reference.subject import Subject
-from conformance.tools.golden.format import Golden, Provenance, Recorded
+from conformance.tools.golden.changes import Changes, all_new, changes_between
+from conformance.tools.golden.format import (
+    Golden,
+    Provenance,
+    Recorded,
+    golden_path,
+    load_golden,
+    to_text,
+    write_whole,
+)
 from conformance.tools.golden.recipe import DTYPE, SEED, brief_of, golden_requests, recipe_hash
 
 TOP = 8
@@ -217,3 +231,90 @@ def known_disagreements(subject: Subject, expectations: Expectations) -> Iterato
             and Verdict.ORACLE in (entry.wanted("repeat") if "repeat" in entry.verdicts else ())
         ):
             yield entry.id
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The proposed update of one file.
+
+    Attributes:
+        staged: the new golden; ``None`` if the gate refused it, for the reason in ``refused``.
+        changes: its differences from the old golden.
+        damaged: why the old file could not be read; it is then replaced.
+    """
+
+    library: str
+    family: str
+    path: Path
+    staged: Staged | None = None
+    changes: Changes | None = None
+    refused: str = ""
+    unsupported: bool = False
+    damaged: str = ""
+
+    @property
+    def label(self) -> str:
+        """The family's name in reports."""
+        return f"{self.library}/{self.family}"
+
+    def lines(self) -> list[str]:
+        """The changes in the new golden, and their causes."""
+        return self.changes.lines(self.label) if self.changes else []
+
+    @property
+    def writes(self) -> bool:
+        """Whether accepting the proposal writes the file."""
+        return self.staged is not None and not (self.changes and self.changes.keep)
+
+
+def load_subject(library: Library, family: Family) -> Subject:
+    """Load the family's model with the settings of goldens.
+
+    Raises:
+        ModelError: the library cannot build or load it.
+    """
+    return Subject.load(library, family, dtype=DTYPE, seed=SEED, phases=Phases())
+
+
+def propose(
+    pair: tuple[Library, Family], *, root: Path, expectations: Expectations | None
+) -> Proposal:
+    """Stage the family's golden and compare it with the existing file; writes nothing."""
+    library, family = pair
+    path = golden_path(root, library.name, family.name)
+    try:
+        staged = stage(load_subject(library, family), expectations)
+    except Exception as error:  # noqa: BLE001 - whatever a library raises is why there is none
+        text = str(error) if isinstance(error, ConformanceError) else error_text(error)
+        unsupported = isinstance(error, Unsupported)
+        return Proposal(library.name, family.name, path, refused=text, unsupported=unsupported)
+    old, damaged = _old(path)
+    if old is None:
+        changes = all_new(staged.golden)
+    else:
+        staged = with_verified(staged, old)
+        changes = changes_between(old, staged.golden)
+    return Proposal(library.name, family.name, path, staged, changes, damaged=damaged)
+
+
+def accept(proposals: Iterable[Proposal]) -> tuple[Path, ...]:
+    """Write the files that change, each atomically; the others are not touched.
+
+    Raises:
+        GoldenError: a file cannot be written; files before it are updated, those after it are not.
+    """
+    written = []
+    for proposal in proposals:
+        if proposal.writes and proposal.staged is not None:
+            write_whole(proposal.path, to_text(proposal.staged.golden))
+            written.append(proposal.path)
+    return tuple(written)
+
+
+def _old(path: Path) -> tuple[Golden | None, str]:
+    if not path.exists():
+        return None, ""
+    try:
+        return load_golden(path), ""
+    except ConformanceError as error:
+        return None, str(error)

@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any
 
 from conformance.core.errors import AdoptionError
-from conformance.tools.new_family import depths, experts, positions, states, vision, widths
+from conformance.tools.new_family import depths, experts, positions, vision, widths
 from conformance.tools.new_family.draft import Draft, Fields, Place, Tower, Unshrunk
 
 _LARGE = 512
@@ -131,7 +131,7 @@ KNOWN_SIZES = frozenset(
         *experts.COUNTS,
         *experts.CHOSEN,
         *positions.WINDOWS,
-        *states.STATES,
+        *depths.STATES,
         *vision.DEPTHS,
         *vision.WIDTHS,
         *vision.HEAD_COUNTS,

@@ -20,7 +20,7 @@ from conformance.core.schedule import Media, Request
 from conformance.tools.new_family.shrink import Shrunk
 from conformance.tools.new_family.source import Source
 from conformance.tools.new_family.vision import PATCH, shrunk_files
-from conformance.tools.new_family.vocabulary import VOCAB, is_special
+from conformance.tools.new_family.widths import VOCAB, is_special
 
 TEXT_ONLY = Facts(stand_in=StandIn("fixed", unloadable=True))
 """No processor: only the tokenizer is loaded, and prompts are text."""

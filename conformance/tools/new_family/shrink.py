@@ -12,15 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.core.errors import AdoptionError
-from conformance.tools.new_family import (
-    depths,
-    experts,
-    positions,
-    states,
-    vision,
-    vocabulary,
-    widths,
-)
+from conformance.tools.new_family import depths, experts, positions, vision, widths
 from conformance.tools.new_family.config_checks import check, fill, left_over
 from conformance.tools.new_family.draft import Decision, Draft, Fields, Place, Tower, Unshrunk
 
@@ -35,15 +27,15 @@ TEXT_RULES: Mapping[str, Rule] = {
     "token indexer": widths.indexer,
     "expert routing": experts.routing,
     "prediction layers": experts.prediction,
-    "state space": states.state_space,
-    "linear attention": states.linear_attention,
+    "state space": depths.state_space,
+    "linear attention": depths.linear_attention,
     "depth": depths.depth,
     "windows": positions.windows,
     "lengths": positions.lengths,
     "rotation base": positions.bases,
     "rotary part": positions.rotary_part,
     "rotation scaling": positions.scalings,
-    "vocabulary": vocabulary.vocabulary,
+    "vocabulary": widths.vocabulary,
     "places of images": vision.places_of_images,
 }
 VISION_RULES: Mapping[str, Rule] = {
@@ -116,13 +108,13 @@ def shrink(
     everywhere = Tower("text", [*text.places, *(p for t in towers for p in t.places[:1])], draft)
     places = _each_once(everywhere.places)
     draft.rule = "special tokens"
-    ids = list(dict.fromkeys([*vocabulary.special_ids(places), *special]))
-    table = vocabulary.moved(ids)
-    vocabulary.special(Tower("text", places, draft), table)
+    ids = list(dict.fromkeys([*widths.special_ids(places), *special]))
+    table = widths.moved(ids)
+    widths.special(Tower("text", places, draft), table)
     seen = next((t.sizes for t in towers if "image" in t.sizes), {})
     shrunk_files = vision.shrunk_files(dict(files or {}), seen) if seen else {}
     left = tuple(left_over(draft, places))
-    end = vocabulary.text_end(len(ids))
+    end = widths.text_end(len(ids))
     return Shrunk(
         draft.config,
         tuple(draft.decisions),

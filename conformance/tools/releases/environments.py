@@ -1,6 +1,6 @@
 """One isolated environment for each release, kept under a name made from its requirements.
 
-It does not contain this project, which is imported from a separate folder (``package``).
+It does not contain this project, which is imported from a separate folder (``unpack``).
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
-from conformance.core.content_keys import text_digest
+from packaging.requirements import Requirement
+
+import conformance
+from conformance.core.content_keys import folder_digest, text_digest
 from conformance.core.errors import ReleaseError
 from conformance.core.processes import Done, run_to_end
-from conformance.tools.releases import package
+from conformance.run.hookspecs import PROJECT
 from conformance.tools.releases.installers import install, python_of
-from conformance.tools.releases.pins import LIBRARIES, Release, requirement
-from conformance.tools.releases.solving import choices
+from conformance.tools.releases.pins import LIBRARIES, Release, choices, requirement
 
 MAKING = "making-"
 """Prefix of the name of a folder that is not complete yet."""
@@ -83,7 +86,7 @@ def prepare(
             named = {lib.replace("-", "_") for lib in LIBRARIES if lib in pins}
             servers = {f"{release.engine}_server"} if server else set()
             plugins = {"reference_engine", *named, *servers}
-            return Environment(python_of(folder), package.unpack(cache, plugins))
+            return Environment(python_of(folder), unpack(cache, plugins))
     except ReleaseError as error:
         refused.append(f"other versions were not found: {error}")
     except OSError as error:
@@ -97,7 +100,7 @@ def prepare(
 def _made(release: Release, pins: Mapping[str, str], cache: Path) -> Path:
     """The environment's folder, made atomically if it does not exist."""
     wanted = [requirement(name, version) for name, version in pins.items()]
-    wanted += package.needs({*LIBRARIES, "mlx", *pins})
+    wanted += needs({*LIBRARIES, "mlx", *pins})
     interpreter = f"{sys.executable} {sys.version}"
     key = text_digest(interpreter, *sorted(wanted))[:12]
     folder = cache / f"{release.library}-{release.version}-{key}"
@@ -109,7 +112,7 @@ def _made(release: Release, pins: Mapping[str, str], cache: Path) -> Path:
             making = Path(tempfile.mkdtemp(prefix=MAKING, dir=cache))
             try:
                 install(making, wanted)
-                package.put(making, folder)
+                put(making, folder)
             finally:
                 shutil.rmtree(making, ignore_errors=True)
     return folder
@@ -175,3 +178,80 @@ def _size(path: Path) -> int:
     """The size of all files below a path, or of a single file; links are not followed."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.lstat().st_blocks * 512 for file in files)
+
+
+# This project is a folder on an environment's path and not installed there: so many versions of it
+# can use one environment, as their requirements do not exclude older libraries.
+_NAME = "mlx-conformance"
+_UNWANTED = shutil.ignore_patterns("__pycache__", "*.pyc")
+
+
+# Plugins whose faults and mends import modules that another release may lack.
+_OF_RELEASE = {
+    name: f"conformance.plugins.servers.{name.removesuffix('_server')}_of_release"
+    for name in ("mlx_lm_server", "mlx_vlm_server")
+}
+
+
+def needs(without: Collection[str]) -> tuple[str, ...]:
+    """The requirements of the installed project, except the distributions in ``without``."""
+    given = [Requirement(text) for text in metadata.requires(_NAME) or ()]
+    wanted = [r for r in given if r.name not in without and _applies(r)]
+    return tuple(sorted(f"{r.name}{r.specifier}" for r in wanted))
+
+
+def _applies(requirement: Requirement) -> bool:
+    """Whether the requirement applies here without any extra."""
+    return requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+
+
+def unpack(folder: Path, plugins: Collection[str]) -> Path:
+    """A folder below ``folder`` that holds the running package and names these of its plugins.
+
+    It is made once for each content of the package, atomically.
+    """
+    source = Path(conformance.__file__).parent
+    key = text_digest(*sorted(plugins), folder_digest(source))[:16]
+    target = folder / f"package-{key}"
+    if target.is_dir():
+        return target
+    making = Path(tempfile.mkdtemp(prefix="making-", dir=folder))
+    try:
+        # All files, including those of linked folders: known defects and kept schedules.
+        # Not `ignore_dangling_symlinks`: it considers relative links dangling unless this process
+        # happens to be in their folder.
+        shutil.copytree(source, making / conformance.__name__, ignore=_UNWANTED)
+        _write_metadata(making / f"mlx_conformance-{conformance.__version__}.dist-info", plugins)
+        put(making, target)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+    return target
+
+
+def put(making: Path, target: Path) -> None:
+    """Rename a folder to its final name, unless another run has made the same meanwhile.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    try:
+        making.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+
+
+def _write_metadata(folder: Path, plugins: Collection[str]) -> None:
+    """Write the metadata that an interpreter needs to find the project's plugins."""
+    entries = [
+        f"{entry.name} = {_OF_RELEASE.get(entry.name, entry.value)}\n"
+        for entry in metadata.distribution(_NAME).entry_points
+        if entry.group == PROJECT and entry.name in plugins
+    ]
+    folder.mkdir()
+    (folder / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {_NAME}\nVersion: {conformance.__version__}\n",
+        encoding="utf-8",
+    )
+    text = f"[{PROJECT}]\n" + "".join(entries)
+    (folder / "entry_points.txt").write_text(text, encoding="utf-8")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.core.engine_globs import means
 from conformance.core.errors import ConformanceError, ReleaseError
+from conformance.core.names import means
 from conformance.core.processes import Done
 from conformance.core.unavailable import listed
 from conformance.core.verdict import CaseResult

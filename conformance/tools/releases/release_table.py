@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from conformance.core.before_after import compared
+from conformance.core.grouping import compared
 from conformance.core.verdict import CaseResult
 from conformance.report.cost_table import moved_costs
 from conformance.report.history import MENDED, History, State, histories

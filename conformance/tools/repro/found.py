@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from conformance.core.engine import ReproCalls
 from conformance.core.family import Recipe
-from conformance.core.repro_calls import ReproCalls
 from conformance.core.schedule import Request, Schedule
 from conformance.core.verdict import CaseId, Verdict
 from conformance.core.weights import Shape

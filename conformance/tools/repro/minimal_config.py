@@ -10,8 +10,7 @@ import msgspec
 
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
-from conformance.core.library import Library
-from conformance.core.model_outline import Outline
+from conformance.core.library import Library, Outline
 from conformance.scenarios.minimizing import fewest
 from conformance.tools.repro.found import FieldPath
 

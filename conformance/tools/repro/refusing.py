@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import enum
 
-from conformance.core.engine import Engine
+from conformance.core.engine import Engine, ReproCalls
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import NoScriptError
-from conformance.core.repro_calls import ReproCalls
 from conformance.core.verdict import CaseId
 from conformance.reference.subject import Subject
 from conformance.tools.repro.calls import unsupported_calls

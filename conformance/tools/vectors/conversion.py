@@ -22,9 +22,8 @@ from conformance.core.schedule import Arrival, Removal, Request, Schedule, Stage
 from conformance.core.trace import Failure, Mode, Step, StepOutput, Stream, TokenEvent, Trace
 from conformance.reference.oracle import cut
 from conformance.tools.golden.format import Recorded
-from conformance.tools.vectors.contents import Exported
-from conformance.tools.vectors.parsing import Run
-from conformance.tools.vectors.records import Arrived, End, Error, Finish, Removed, Token
+from conformance.tools.vectors.parsing import Arrived, End, Error, Finish, Removed, Run, Token
+from conformance.tools.vectors.reading import Exported
 
 Shown = Sequence[tuple[int, float | None]]
 

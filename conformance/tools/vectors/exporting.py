@@ -30,7 +30,7 @@ from conformance.run.judging.judge import brief_for
 from conformance.run.session import Session
 from conformance.scenarios import Scenario
 from conformance.tools.golden.format import Golden, Provenance, Recorded, parse_golden, to_text
-from conformance.tools.vectors.contents import (
+from conformance.tools.vectors.reading import (
     FORMAT,
     GOLDEN,
     MANIFEST,

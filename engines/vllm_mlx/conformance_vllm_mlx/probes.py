@@ -3,7 +3,7 @@
 from vllm_mlx.request import Request, SamplingParams
 from vllm_mlx.scheduler import SchedulerConfig
 
-from conformance.core.invalid_call import watched
+from conformance.core.trace import watched
 
 _NAME = "probe"
 

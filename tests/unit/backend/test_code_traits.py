@@ -2,10 +2,12 @@
 
 import mlx.core as mx
 import mlx.nn as nn
+import pytest
 from mlx_lm.models import llama, mamba2
 from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, RotatingKVCache
 
-from conformance.backend.code_traits import filled, parts
+from conformance.backend.code_traits import filled, load_exclusions, parts
+from conformance.core.errors import FamilyError
 
 
 def llama_with(rope):
@@ -63,3 +65,16 @@ def test_keys_and_values_of_several_shapes_are_uneven():
     assert "keys:uneven" not in set(filled([plain(*SAME), plain(*SAME)]))
     beside = [plain(SAME[0], wide), RotatingKVCache(4)]
     assert "keys:uneven" not in set(filled(beside)), "a prefix is not kept in blocks then"
+
+
+@pytest.mark.parametrize("text", ["a = ''", "a = 1", "a = ["])
+def test_an_exclusion_without_a_reason_is_an_error_that_names_the_file(tmp_path, text):
+    path = tmp_path / "_excluded.toml"
+    path.write_text(text)
+    with pytest.raises(FamilyError, match=r"_excluded\.toml"):
+        load_exclusions(path)
+
+
+def test_a_missing_file_of_exclusions_is_an_error(tmp_path):
+    with pytest.raises(FamilyError, match="can't be read"):
+        load_exclusions(tmp_path / "none.toml")

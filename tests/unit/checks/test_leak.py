@@ -8,7 +8,7 @@ from miniatures.plays import Script
 
 from conformance.checks.leak import check_leak
 from conformance.core.engine_options import Drafting, EngineOptions
-from conformance.core.forward_calls import ForwardCall
+from conformance.core.phases import ForwardCall
 from conformance.core.schedule import Stage, Weigh
 from conformance.core.trace import Alive, Failure, KeptCache, KeptLayer
 from conformance.core.verdict import Verdict

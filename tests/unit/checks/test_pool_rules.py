@@ -4,8 +4,7 @@ import msgspec
 import pytest
 from miniatures.plays import Script
 
-from conformance.checks.pool_rules import check_pooled
-from conformance.checks.pool_state import Rules
+from conformance.checks.pool_rules import Rules, check_pooled
 from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.pooled import PoolCall, Pooled, Prefix
 

@@ -6,7 +6,7 @@ import pytest
 from miniatures.plays import Script
 
 from conformance.checks.store_rules import check_stored
-from conformance.core.stored import KeptSequence, StoreCall, Stored
+from conformance.core.pooled import KeptSequence, StoreCall, Stored
 from conformance.core.verdict import Verdict
 
 A, B, C = (1, 2, 3), (4, 5, 6), (7, 8)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.core.engine import Engine, equipped
+from conformance.core.engine import Engine, PrefixReuse, equipped
 from conformance.core.family import Facts, Family
 
 
@@ -43,3 +43,30 @@ def test_an_attribute_cannot_hide_a_method_that_a_run_calls():
     with pytest.raises(TypeError, match=r"Rows\.rows hides the method rows\(\) of Engine"):
         type("Rows", (Whole,), {"rows": ()})
     type("Fine", (Whole,), {"rows": lambda self: {}, "own_rows": (), "packages": ("a",)})
+
+
+@pytest.mark.parametrize(
+    ("rules", "count", "kept"),
+    [
+        (PrefixReuse(), 18, 16),
+        (PrefixReuse(), 3, 0),
+        (PrefixReuse(block_size=1), 18, 18),
+        (PrefixReuse(block_size=16), 23, 16),
+        (PrefixReuse(smallest=17), 18, 0),
+        (PrefixReuse(smallest=16), 18, 16),
+        (PrefixReuse(smallest=20, block_size=1), 22, 22),
+    ],
+)
+def test_whole_blocks_that_are_not_too_short_are_kept(rules, count, kept):
+    assert rules.whole(count, 4) == kept
+
+
+def test_it_is_written_as_it_was_declared():
+    assert str(PrefixReuse()) == ""
+    assert str(PrefixReuse(smallest=32, on_completion=True)) == "smallest=32, on_completion=True"
+
+
+def test_each_rule_alone():
+    assert PrefixReuse().each_alone() == ()
+    both = PrefixReuse(block_size=16, on_completion=True)
+    assert both.each_alone() == (PrefixReuse(block_size=16), PrefixReuse(on_completion=True))

@@ -3,8 +3,7 @@
 import pytest
 
 from conformance.core import phases as module
-from conformance.core.forward_calls import ForwardCall
-from conformance.core.phases import Phases
+from conformance.core.phases import ForwardCall, Phases
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from conformance.core.forward_calls import ForwardCall
+from conformance.core.phases import ForwardCall
 from conformance.core.schedule import Arrival, Request, Schedule, Stage
 from conformance.core.trace import (
     Failure,
@@ -13,6 +13,7 @@ from conformance.core.trace import (
     TokenEvent,
     Trace,
     own_logprob,
+    watched,
 )
 
 SCHEDULE = Schedule("s", (Arrival((Request("a", (1,), 2), Request("b", (2,), 2))),))
@@ -100,3 +101,18 @@ def test_the_logprob_of_a_token_is_that_of_its_distribution():
     assert own_logprob(TokenEvent("a", 2, logprobs, float("nan"))).holds
     wrong = own_logprob(TokenEvent("a", 0, logprobs, -0.5))
     assert (wrong.holds, wrong.said, wrong.found) == (False, "-0.5", "-1.5")
+
+
+def test_a_refusal_that_changes_nothing():
+    def refuse():
+        raise ValueError("no")
+
+    result = watched("kind", refuse, lambda: {"rows": 1})
+    assert (result.kind, result.error, result.changed) == ("kind", "ValueError: no", ())
+
+
+def test_a_call_that_is_taken_and_what_it_changes():
+    rows = []
+    result = watched("kind", lambda: rows.append(1), lambda: {"rows": list(rows), "other": 0})
+    assert result.error is None
+    assert result.changed == ("rows: [] became [1]",)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from conformance.core.family import Facts, Family
-from conformance.reference import installed_files, machine, surroundings
+from conformance.reference import installed_files, surroundings
 from conformance.reference.installed_files import package_folder
 from conformance.reference.surroundings import Environment, family_digest
 
@@ -149,17 +149,17 @@ def test_a_variable_counts_unless_it_is_known_not_to(small, monkeypatch):
         (sys, "version", "4.0"),
         (sys, "warnoptions", ["error"]),
         (sys, "_xoptions", {"dev": True}),
-        (machine, "_processor", lambda: "another one"),
-        (machine, "_gpu", lambda: "H300, driver 700"),
-        (machine.platform, "platform", lambda: "another system"),
-        (machine.shutil, "which", lambda name: "/bin/sh"),
+        (surroundings, "_processor", lambda: "another one"),
+        (surroundings, "_gpu", lambda: "H300, driver 700"),
+        (surroundings.platform, "platform", lambda: "another system"),
+        (surroundings.shutil, "which", lambda name: "/bin/sh"),
     ],
 )
 def test_interpreter_machine_and_compilers_count(small, monkeypatch, place, name, value):
     before = whole()
     if place is sys:
         place = SimpleNamespace(**vars(sys))
-        monkeypatch.setattr(machine, "sys", place)
+        monkeypatch.setattr(surroundings, "sys", place)
     monkeypatch.setattr(place, name, value)
     assert whole() != before
 
@@ -167,20 +167,20 @@ def test_interpreter_machine_and_compilers_count(small, monkeypatch, place, name
 def test_without_the_name_of_the_gpu_nothing_is_known(small, monkeypatch):
     put(small / "site/mlx_cuda_13-1.dist-info/METADATA", "")
     monkeypatch.syspath_prepend(small / SITE)
-    monkeypatch.setattr(machine, "_printed", lambda *command: None)
+    monkeypatch.setattr(surroundings, "_printed", lambda *command: None)
     assert (Environment().installed, whole()) == ("", "")
 
 
 def test_a_processor_of_a_mac_is_asked_for_by_its_name(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr(machine, "_printed", lambda *command: f"M9 {command[0]}")
-    assert machine._processor() == "M9 sysctl"
+    monkeypatch.setattr(surroundings, "_printed", lambda *command: f"M9 {command[0]}")
+    assert surroundings._processor() == "M9 sysctl"
 
 
 def test_a_command_that_is_not_there_or_fails_prints_nothing():
-    assert machine._printed("no-such-command") is None
-    assert machine._printed("false") is None
-    assert machine._printed("echo", "a name") == "a name"
+    assert surroundings._printed("no-such-command") is None
+    assert surroundings._printed("false") is None
+    assert surroundings._printed("echo", "a name") == "a name"
 
 
 def test_a_file_that_hides_an_installed_package_counts(small, monkeypatch):
@@ -272,9 +272,9 @@ def test_links_in_a_circle_are_walked_once(tmp_path):
 
 def test_only_modules_shadow_the_installed_ones(small, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(small / "elsewhere"), str(small / SITE)])
-    before = list(machine.process_facts())
+    before = list(surroundings.process_facts())
     for folder in (SITE, "elsewhere"):
         (small / folder / "__pycache__").mkdir()
-    assert list(machine.process_facts()) == before, "bytecode is no module"
+    assert list(surroundings.process_facts()) == before, "bytecode is no module"
     put(small / "elsewhere/packed.py", "x = 2\n")
-    assert list(machine.process_facts()) != before
+    assert list(surroundings.process_facts()) != before

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from defects_by_hand import entry, known
 
-from conformance.core.issue_script import MODEL, IssueScript
+from conformance.core.known_defect import MODEL, IssueScript
 from conformance.core.verdict import Verdict
 from conformance.report.defects_text import (
     as_dict,

@@ -13,7 +13,7 @@ from miniatures.slots import FixedSlots
 from conformance.core.engine import Engine
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
-from conformance.core.forward_calls import ForwardCall
+from conformance.core.phases import ForwardCall
 from conformance.core.rounds import Hints
 from conformance.core.schedule import (
     Arrival,

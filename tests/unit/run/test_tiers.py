@@ -6,8 +6,8 @@ import pytest
 
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Facts, Family
+from conformance.core.names import QUICK, TIERS
 from conformance.core.representatives import representatives
-from conformance.core.tier_names import QUICK, TIERS
 from conformance.run.tiers import COSTLY, WHOLE, Choice, Tier, read_tiers, tier
 from conformance.scenarios.served import SERVED_SCENARIOS
 

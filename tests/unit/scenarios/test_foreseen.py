@@ -5,7 +5,7 @@ from miniatures.caching import KeepsPrefixes
 from miniatures.library import subject
 from msgspec.structs import replace
 
-from conformance.core.prefix_reuse import PrefixReuse
+from conformance.core.engine import PrefixReuse
 from conformance.core.schedule import Stage
 from conformance.run.judging.judge import brief_for
 from conformance.scenarios import foreseen

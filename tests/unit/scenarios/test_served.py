@@ -8,8 +8,7 @@ from miniatures.right import ContinuousBatching
 
 from conformance.core.engine import Capability
 from conformance.core.family import Facts, Family
-from conformance.core.real_clients import Client
-from conformance.core.schedule import Arrival, Request, Schedule, Stage
+from conformance.core.schedule import Arrival, Client, Request, Schedule, Stage
 from conformance.core.trace import Mode, Step, StepOutput, Stream, Trace
 from conformance.plugins.servers import malformed
 from conformance.report.servers import BEHAVIOURS

@@ -4,7 +4,7 @@ import pytest
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.forward_calls import ForwardCall
+from conformance.core.phases import ForwardCall
 from conformance.core.schedule import Arrival, Media, Request, Schedule, Stage
 from conformance.core.trace import FinishReason, Mode, Step, StepOutput, TokenEvent, Trace
 from conformance.scenarios import media as media_seen

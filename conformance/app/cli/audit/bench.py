@@ -13,8 +13,8 @@ from rich.table import Table
 from conformance.app.cli.consoles import new_console
 from conformance.app.cli.options import cores, globs, jobs_option, json_lines, library_path_option
 from conformance.app.cli.registries import registry_of
-from conformance.core.engine_globs import means
 from conformance.core.errors import ConformanceError
+from conformance.core.names import means
 from conformance.run.registry import Registry, select
 from conformance.run.selection import DEFAULT_ENGINES, Selection
 from conformance.tools.bench import ratios

@@ -30,10 +30,9 @@ from conformance.app.cli.options import (
 from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError
 from conformance.power.mutants.mutant_plan import Plan, Recording, Task, families_of, listed, plan
-from conformance.power.mutants.reach import Map
+from conformance.power.mutants.reach import Gap, Map, gaps
 from conformance.power.mutants.reviewed import Reviewed, read_reviewed
 from conformance.power.mutants.targets import BATCHING, files_of, mutants_in
-from conformance.power.mutants.unreached import Gap, gaps
 from conformance.report.jsonl import ResultFile
 from conformance.report.mutants import Fate, MutantResult, by_module, read_mutants, tally
 from conformance.run.registry import Registry, select

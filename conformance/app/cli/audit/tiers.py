@@ -15,7 +15,7 @@ from conformance.app.cli.printing import say
 from conformance.app.cli.registries import registry_of
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Family
-from conformance.core.tier_names import QUICK
+from conformance.core.names import QUICK
 from conformance.core.verdict import CaseResult
 from conformance.power.mutation import kills
 from conformance.power.mutation.kills import Kills, killed_in, kills_of, read_kills, with_more

@@ -17,7 +17,7 @@ from conformance.checks.expectations import load_expectations
 from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.tools.golden.checking import Checked, check, folder_problems
-from conformance.tools.golden.paths import find_folder, load_without
+from conformance.tools.golden.format import find_folder, load_without
 
 
 @click.command("check")

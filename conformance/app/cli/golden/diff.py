@@ -9,8 +9,7 @@ import click
 from conformance.app.cli.printing import say
 from conformance.core.errors import GoldenError
 from conformance.tools.golden.changes import Kind, changes_between
-from conformance.tools.golden.format import load_golden
-from conformance.tools.golden.paths import golden_files
+from conformance.tools.golden.format import golden_files, load_golden
 
 _PATH = click.Path(exists=True, path_type=Path)
 

@@ -22,8 +22,8 @@ from conformance.core.family import Family
 from conformance.core.library import Library
 from conformance.core.output_files import sweep
 from conformance.tools.golden.changes import Kind
-from conformance.tools.golden.paths import find_folder, golden_path, load_without
-from conformance.tools.golden.update import Proposal, accept, propose
+from conformance.tools.golden.format import find_folder, golden_path, load_without
+from conformance.tools.golden.staging import Proposal, accept, propose
 
 
 @click.command("update")

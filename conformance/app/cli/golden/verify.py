@@ -28,10 +28,11 @@ from conformance.power.transformers_check.check_results import (
     Reading,
     Result,
     State,
+    markdown,
+    placed,
     totals,
+    write_verified,
 )
-from conformance.power.transformers_check.provenance import write_verified
-from conformance.power.transformers_check.table import markdown, placed
 from conformance.power.transformers_check.work import (
     check_installed,
     load_results,
@@ -39,7 +40,7 @@ from conformance.power.transformers_check.work import (
 )
 from conformance.report.jsonl import ResultFile, write_lines
 from conformance.run.registry import select
-from conformance.tools.golden.paths import find_folder
+from conformance.tools.golden.format import find_folder
 
 _LIBRARY = "mlx_lm"
 

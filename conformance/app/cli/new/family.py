@@ -23,6 +23,7 @@ from conformance.core.errors import AdoptionError, ConformanceError
 from conformance.core.invocation import command_about
 from conformance.report import Outcome, failure_message
 from conformance.scenarios import LADDER
+from conformance.tools.new_family.making import publish, remove, workplace
 from conformance.tools.new_family.report import (
     MOST_SHOWN,
     NOT_RUN,
@@ -35,7 +36,6 @@ from conformance.tools.new_family.report import (
 )
 from conformance.tools.new_family.source import Source, read_source
 from conformance.tools.new_family.validation import adopt
-from conformance.tools.new_family.writing import publish, remove, workplace
 
 
 @click.command("family")

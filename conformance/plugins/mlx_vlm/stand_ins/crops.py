@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from conformance.core.schedule import Media
+from conformance.plugins.mlx_vlm.stand_ins.grids import normalised
 from conformance.plugins.mlx_vlm.stand_ins.parts import (
     Parts,
     images,
@@ -20,7 +21,6 @@ from conformance.plugins.mlx_vlm.stand_ins.parts import (
     text,
     tokens_of,
 )
-from conformance.plugins.mlx_vlm.stand_ins.whole_images import normalised
 
 
 def molmo2(args: dict[str, Any], parts: Parts) -> dict[str, Any]:

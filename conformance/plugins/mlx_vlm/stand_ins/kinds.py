@@ -7,7 +7,7 @@ from typing import Any
 
 from conformance.core.errors import FamilyError
 from conformance.core.family import Family, StandIn
-from conformance.plugins.mlx_vlm.stand_ins import crops, gemma4_unified, grids, whole_images
+from conformance.plugins.mlx_vlm.stand_ins import crops, grids
 from conformance.plugins.mlx_vlm.stand_ins.parts import Parts
 
 Maker = Callable[[dict[str, Any], Parts], dict[str, Any]]
@@ -32,10 +32,10 @@ def process(stand_in: StandIn, family: Family, parts: Parts) -> dict[str, Any]:
 MAKERS: Mapping[str, Maker] = {
     "deepseek_ocr": crops.deepseek_ocr,
     "falcon": grids.falcon,
-    "fixed": whole_images.fixed,
-    "florence2": whole_images.florence2,
-    "gemma4_unified": gemma4_unified.process,
-    "got": whole_images.got,
+    "fixed": grids.fixed,
+    "florence2": grids.florence2,
+    "gemma4_unified": grids.process,
+    "got": grids.got,
     "grids": grids.grids,
     "hunyuan_vl": grids.hunyuan_vl,
     "jina_vlm": crops.jina_vlm,
@@ -46,5 +46,5 @@ MAKERS: Mapping[str, Maker] = {
     "spatial_shapes": grids.spatial_shapes,
     "squares_and_whole": crops.squares_and_whole,
     "tiles_and_thumbnail": crops.tiles_and_thumbnail,
-    "whole_page": whole_images.whole_page,
+    "whole_page": grids.whole_page,
 }

@@ -9,8 +9,8 @@ from typing import Any
 
 import mlx.core as mx
 
-from conformance.backend.attributes import Attributes
 from conformance.backend.module_hooks import aside
+from conformance.backend.modules import Attributes
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, wrap
 from conformance.plugins.mlx_vlm.library_parts import part, prompt_class

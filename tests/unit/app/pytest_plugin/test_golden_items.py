@@ -10,9 +10,8 @@ from syrupy.data import Snapshot, SnapshotCollection
 from conformance.app.pytest_plugin.golden_items import GoldenExtension
 from conformance.core.errors import GoldenError
 from conformance.tools.golden.checking import check
-from conformance.tools.golden.format import load_golden, to_text
-from conformance.tools.golden.paths import golden_path
-from conformance.tools.golden.update import propose
+from conformance.tools.golden.format import golden_path, load_golden, to_text
+from conformance.tools.golden.staging import propose
 
 
 class Heavier(SensitiveLibrary):

@@ -8,7 +8,7 @@ from defects_by_hand import GROUND, entry, known
 
 from conformance.checks.expectations import load_expectations
 from conformance.checks.expectations.defects import groups, known_defects
-from conformance.core.severity import Severity
+from conformance.core.known_defect import Severity
 from conformance.core.upstream_functions import Place, line_of, source_text
 from conformance.core.verdict import Verdict
 

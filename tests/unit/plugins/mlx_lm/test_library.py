@@ -1,16 +1,21 @@
 """mlx-lm as a library: three ways to the same numbers."""
 
 import functools
+from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
 import pytest
+from mlx_lm.models.cache import CacheList, KVCache, QuantizedKVCache, RotatingKVCache
 
-from conformance.core.engine_options import EngineOptions
-from conformance.core.errors import ModelError
+from conformance.core.engine_options import EngineOptions, KvQuant
+from conformance.core.errors import ModelError, Unsupported
+from conformance.core.family import load_family
 from conformance.core.schedule import Request
 from conformance.core.token_choice import Processor, Sampler
-from conformance.plugins.mlx_lm.library import MlxLm
+from conformance.plugins import mlx_lm as plugin
+from conformance.plugins.mlx_lm.library import MlxLm, code_traits, make_cache
+from conformance.run.registry import build_registry
 
 PROMPT = tuple(range(1, 12))
 ASK = Request("a", PROMPT, 4)
@@ -126,3 +131,85 @@ def test_equal_rows_that_share_a_pass_give_what_the_row_alone_gives(library, mod
         alone = library.stateless(model, request, tokens[:count])
         assert table.shape == (5, alone.shape[0])
         np.testing.assert_allclose(table, np.stack([alone] * 5), atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def found():
+    registry = build_registry()
+    library = registry.libraries["mlx_lm"]
+
+    def of(name):
+        return code_traits(library.load(registry.families["mlx_lm", name], dtype="float32", seed=0))
+
+    return of
+
+
+def test_positions_that_no_layer_reads_differ_from_those_that_all_read(found):
+    learned, rotary = found("gpt2"), found("llama")
+    assert "offset:unread" in learned, "only the first layer's offset is a position"
+    assert "offset:unread" not in rotary
+    assert {"last:KVCache", "part:llama.Attention", "part:rope_utils.Llama3RoPE"} <= rotary
+
+
+def test_what_decodes_no_batch_has_the_other_traits(found):
+    traits = found("llama-dynamic")
+    assert "part:rope_utils.DynamicNTKScalingRoPE" in traits
+    assert "offset:unread" not in traits
+
+
+EIGHT = KvQuant(8, group_size=32)
+
+
+class Layered:
+    layers = range(3)
+
+    def make_cache(self):
+        return [KVCache(), RotatingKVCache(4), CacheList(KVCache(), RotatingKVCache(4))]
+
+
+@pytest.fixture(scope="module")
+def wide():
+    folder = Path(plugin.__file__).parent / "families"
+    return MlxLm().load(load_family(folder / "llama-wide.json"), dtype="float32", seed=0)
+
+
+def decode(model, kv):
+    solo = MlxLm().single_stream(model, ASK, options=EngineOptions(kv=kv), steps=4)
+    return solo.stream
+
+
+def test_what_keeps_all_keys_is_quantized():
+    made = make_cache(Layered(), EIGHT, 5)
+    assert [type(cache) for cache in made] == [QuantizedKVCache, RotatingKVCache, CacheList]
+    assert [type(inner) for inner in made[2].caches] == [QuantizedKVCache, RotatingKVCache]
+    assert (made[0].bits, made[0].group_size) == (8, 32)
+
+
+@pytest.mark.parametrize(("length", "kind"), [(4, KVCache), (5, QuantizedKVCache)])
+def test_a_prompt_shorter_than_the_start_is_left_as_it_is(length, kind):
+    made = make_cache(Layered(), KvQuant(8, group_size=32, start=5), length)
+    assert type(made[0]) is kind
+
+
+@pytest.mark.parametrize("kv", [KvQuant(3.5), KvQuant(4, scheme="turboquant")])
+def test_what_the_library_has_no_caches_for_is_refused(kv):
+    with pytest.raises(Unsupported, match="not supported"):
+        make_cache(Layered(), kv, 5)
+
+
+def test_fewer_bits_move_the_stream_the_more_the_fewer_they_are(wide):
+    plain, eight, four = (decode(wide, kv) for kv in (None, EIGHT, KvQuant(4, group_size=32)))
+    apart = [np.abs(s.logprobs[0] - plain.logprobs[0]).max() for s in (eight, four)]
+    assert 1e-3 < apart[0] < apart[1] / 4
+
+
+def test_one_pass_reads_what_the_single_stream_does(wide):
+    options = EngineOptions(kv=EIGHT)
+    stream = decode(wide, EIGHT)
+    table = MlxLm().teacher_forced(wide, ASK, stream.tokens, options=options)
+    assert np.abs(table - stream.logprobs).max() < 1e-3
+
+
+def test_heads_are_as_wide_as_the_family_says(wide, model):
+    assert MlxLm().head_sizes(wide) == {64}
+    assert MlxLm().head_sizes(model) == {16}

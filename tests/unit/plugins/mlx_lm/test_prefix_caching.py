@@ -11,8 +11,8 @@ from conformance.core.engine import Submission
 from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.errors import Unsupported
 from conformance.core.family import load_family
+from conformance.core.pooled import KeptSequence
 from conformance.core.schedule import Arrival, Request, Schedule, Stage, Trigger, Weigh
-from conformance.core.stored import KeptSequence
 from conformance.plugins.mlx_lm.compat import prompt_caches
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 from conformance.plugins.mlx_lm.library import MlxLm

@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.core.engine_options import EngineOptions
-from conformance.core.forward_calls import ForwardCall, ServedStep
+from conformance.core.phases import ForwardCall, ServedStep
 from conformance.core.schedule import Asked, Request
 from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.asking import Came

@@ -10,7 +10,7 @@ from mlx import nn
 
 from conformance.checks.expectations import load_expectations
 from conformance.core.faults import Hits
-from conformance.core.forward_calls import ForwardCall
+from conformance.core.phases import ForwardCall
 from conformance.plugins.mlx_vlm import mends as vlm_library
 from conformance.plugins.servers import planting, starting
 from conformance.plugins.servers.mends import mlx_lm as lm_mends

@@ -13,7 +13,7 @@ from miniatures.served import Served
 from conformance.core import named_server
 from conformance.core.errors import ModelError, NotOffered
 from conformance.core.phases import Phases
-from conformance.core.real_clients import Client
+from conformance.core.schedule import Client
 from conformance.core.verdict import Verdict
 from conformance.plugins.servers.asking import Asking, Question, Resets, ServerFailedError
 from conformance.plugins.servers.http import HttpEngine, HttpLibrary, served_family

@@ -6,11 +6,13 @@ import mlx.core as mx
 import pytest
 from mlx_vlm import apc, apc_adapters
 from mlx_vlm.models import cache as vlm
+from mlx_vlm.models.cache import ArraysCache
 
 from conformance.power.caches.cache_defects import explain, load_cache_defects
 from conformance.power.caches.discovery import discover
 from conformance.power.caches.finding import FindingError
 from conformance.power.caches.sequences import explore, replay
+from conformance.power.caches.verbs import through_file
 
 FOUND = {found.name: found for found in discover()}
 DEFECTS = load_cache_defects()
@@ -83,3 +85,31 @@ def test_a_planted_fault_is_found(plant, name, verb, monkeypatch):
     failure = explore(FOUND[name], examples=60, known=known).failure
     assert failure is not None
     assert any(verb in step for step in failure.steps)
+
+
+def cache_of(values):
+    made = ArraysCache(1)
+    made[0] = mx.array([values])
+    return made
+
+
+def in_its_own_thread(save):
+    """As up to 0.7.0: without the argument, and nothing is returned."""
+
+    def saved(self, cache_hash, token_ids, extra_hash, prompt_cache):
+        save(self, cache_hash, token_ids, extra_hash, prompt_cache)
+
+    return saved
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_cache_comes_back_in_releases_that_write_at_once_and_in_others(monkeypatch, old):
+    if old:
+        save = apc.DiskBlockStore.save_exact_cache
+        monkeypatch.setattr(apc.DiskBlockStore, "save_exact_cache", in_its_own_thread(save))
+    assert through_file(cache_of([1.0, 2.0]), 4, None)[0].tolist() == [[1.0, 2.0]]
+
+
+def test_what_was_not_written_is_none(monkeypatch):
+    monkeypatch.setattr(apc.DiskBlockStore, "save_exact_cache", lambda *_, **__: False)
+    assert through_file(cache_of([1.0]), 4, None) is None

@@ -3,7 +3,7 @@
 import msgspec
 
 from conformance.core.family import Facts, Family
-from conformance.core.tier_names import DEFAULT, QUICK
+from conformance.core.names import DEFAULT, QUICK
 from conformance.power.mutation.kills import Place, killed_in, kills_of, read_kills, with_more
 from conformance.report.trials import Kill, Outcome, Trial
 from conformance.run.registry import build_registry

@@ -8,8 +8,8 @@ from miniatures.plays import NOISE, Script
 from miniatures.right import ContinuousBatching
 from miniatures.wrong import AttendsToPadding, CrashesOnJoin
 
-from conformance.core.forward_calls import ForwardCall
 from conformance.core.numerics import margins
+from conformance.core.phases import ForwardCall
 from conformance.core.picture import MOST_STEPS, Compared
 from conformance.core.trace import Failure, ProbeResult
 from conformance.core.verdict import Finding, Verdict

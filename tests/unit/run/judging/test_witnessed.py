@@ -5,8 +5,7 @@ from miniatures import caching
 from miniatures.library import subject
 from miniatures.right import ContinuousBatching
 
-from conformance.core.engine import Capability
-from conformance.core.prefix_reuse import PrefixReuse
+from conformance.core.engine import Capability, PrefixReuse
 from conformance.core.schedule import Schedule
 from conformance.core.verdict import Verdict
 from conformance.run.judging.judge import brief_for, judge_batched

@@ -9,9 +9,8 @@ from miniatures.wrong import AttendsToPadding
 
 from conformance.core.family import Recipe
 from conformance.tools.golden.checking import check, folder_problems
-from conformance.tools.golden.format import load_golden, to_text
-from conformance.tools.golden.paths import golden_path
-from conformance.tools.golden.update import accept, propose
+from conformance.tools.golden.format import golden_path, load_golden, to_text
+from conformance.tools.golden.staging import accept, propose
 
 FAMILY = family()
 KNOWN = {("toy", "toy"): FAMILY}

@@ -12,7 +12,7 @@ from conformance.core.errors import AdoptionError
 from conformance.tools.new_family import shrink as module
 from conformance.tools.new_family.config_checks import examine
 from conformance.tools.new_family.shrink import TEXT_RULES, VISION_RULES, shrink
-from conformance.tools.new_family.vocabulary import VOCAB
+from conformance.tools.new_family.widths import VOCAB
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 # These leave sizes to the library, so they are shrunk in test_making.py, which asks it.

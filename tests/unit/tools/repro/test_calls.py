@@ -4,8 +4,8 @@ import ast
 
 import pytest
 
-from conformance.plugins.mlx_lm.probes import PROBES as MLX_LM
-from conformance.plugins.mlx_vlm.probes import PROBES as MLX_VLM
+from conformance.plugins.mlx_lm.engine import PROBES as MLX_LM
+from conformance.plugins.mlx_vlm.engine import PROBES as MLX_VLM
 from conformance.tools.repro.calls import CALLS
 
 

@@ -1,11 +1,15 @@
 """Prompts that the processor is handed in one call, beside each alone."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from conformance.core.errors import NoScriptError
-from conformance.core.schedule import Request
-from conformance.tools.repro.found import Joined
+from conformance.core.schedule import Arrival, Request, Schedule
+from conformance.core.verdict import Finding, Verdict
+from conformance.tools.repro import search
+from conformance.tools.repro.found import Joined, Kind
 from conformance.tools.repro.refusing import Reason
 from conformance.tools.repro.search import joined_of
 
@@ -60,3 +64,30 @@ def test_what_is_not_the_same_prompts_side_by_side_is_the_processors_own(other, 
 def test_a_processor_that_fails_is_named():
     with pytest.raises(NoScriptError, match="ZeroDivisionError"):
         joined_of(lambda: 1 // 0, ASKED, ALONE, "case")
+
+
+ORACLE_ONLY = SimpleNamespace(oracle_only=True)
+
+
+@pytest.fixture
+def differing_at(monkeypatch):
+    """The single stream differs from the pass without a cache from that output token on."""
+
+    def at(step):
+        finding = Finding(
+            Verdict.ORACLE, "stateless", "differs", schedule="s", request_id="a", step=step
+        )
+        outcome = SimpleNamespace(findings=(finding,))
+        monkeypatch.setattr(search, "judge_oracle", lambda *_: outcome)
+
+    return at
+
+
+@pytest.mark.parametrize(("tokens", "shown"), [(3, True), (2, False)])
+def test_a_difference_after_the_last_token_is_none(differing_at, tokens, shown):
+    differing_at(2)
+    schedule = Schedule("s", (Arrival((Request("a", (1,), tokens),)),))
+    seen = search.observe(None, None, ORACLE_ONLY, schedule)
+    assert (seen is not None) == shown
+    if seen is not None:
+        assert seen[0].kind == Kind(batch=False, oracle="stateless")

@@ -8,7 +8,7 @@ import pytest
 
 from conformance.core.schedule import Arrival, Removal, Request, Schedule, Stage, Trigger
 from conformance.tools.golden.format import Golden, Provenance, Recorded, to_text
-from conformance.tools.vectors.contents import (
+from conformance.tools.vectors.reading import (
     FORMAT,
     Exported,
     FamilyVectors,

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from conformance.core.errors import VectorsError
-from conformance.tools.vectors.contents import Manifest, sealed
-from conformance.tools.vectors.reading import Vectors
+from conformance.tools.vectors.reading import Manifest, Vectors, sealed
 
 
 def refusal(folder):

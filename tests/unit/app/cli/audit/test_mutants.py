@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from conformance.app.cli.audit.mutants import print_gaps, print_results, survivors
-from conformance.power.mutants.unreached import Gap
+from conformance.power.mutants.reach import Gap
 from conformance.report.mutants import Fate, Mutant, MutantResult
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.core.engine_globs import means
+from conformance.core.names import did_you_mean, means
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,8 @@ from conformance.core.engine_globs import means
 )
 def test_a_server_is_meant_by_name(glob, name, meant):
     assert means(glob, name) is meant
+
+
+def test_the_nearest_is_suggested():
+    assert did_you_mean("lama", ["llama", "mamba"]) == "; did you mean llama?"
+    assert did_you_mean("xyz" * 1000, ["llama"]) == ""

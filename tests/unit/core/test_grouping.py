@@ -1,6 +1,6 @@
 """What came, went and changed, each in its own order."""
 
-from conformance.core.before_after import compared
+from conformance.core.grouping import compared
 
 FOUND = compared({"a": 1, "b": 2, "c": 3}, {"d": 4, "c": 3, "b": 5})
 
