@@ -46,7 +46,6 @@ KNOWN = (
     ("B9.old-tokens-reused", 80, 2, 1, "a row that joins another"),
     ("F1.sampler-inherited", 400, 2, 1, "a row with a sampler and one without"),
     ("D8.history-of-another-row", 200, 2, 1, "a row with a penalty beside another"),
-    ("F14.match-goes-on-in-another-request", 300, 2, 1, "a stop sequence and a row beside it"),
     ("F14.match-begins-anew-at-a-join", 500, 2, 2, "a stop sequence and a row that joins"),
     ("A9.extend-by-empty-unpadded", 400, 2, 2, "a row that comes when all others have ended"),
     ("D9.restored-row-counts-from-zero", 300, 2, 2, "a request and one that goes on from it"),

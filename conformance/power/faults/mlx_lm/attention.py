@@ -259,12 +259,6 @@ def masked_steps_nan(hits: Hits) -> Patch:
     return _masked_steps(lambda out: mx.full(out.shape, mx.nan, out.dtype), hits)
 
 
-@_nan("A2.masked-steps-inf")
-def masked_steps_inf(hits: Hits) -> Patch:
-    """Masked steps leave overflown numbers in a recurrent layer's output; attention comes next."""
-    return _masked_steps(lambda out: mx.full(out.shape, mx.inf, out.dtype), hits)
-
-
 def harmless(hits: Hits) -> Patch:
     """Masked steps get other rows' output, which is no defect as long as that is finite.
 

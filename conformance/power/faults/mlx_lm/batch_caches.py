@@ -101,28 +101,6 @@ def cold_rows_unpadded(hits: Hits) -> Patch:
 
 
 @_merge(
-    "A9.warm-state-for-cold-rows",
-    needs=(RECURRENT,),
-    kills=("prompt_cache",),
-    where=f"cache:*ArraysCache:*|{RECURRENT_MODULE}",
-)
-def warm_state_for_cold_rows(hits: Hits) -> Patch:
-    """Empty recurrent states merged with full ones begin with another row's state."""
-
-    def merge(right: Right, cls: Any, caches: Sequence[Any]) -> Any:
-        cache = right(cls, caches)
-        warm = next((c for c in caches if not c.empty()), None)
-        for row, one in enumerate(caches):
-            if warm is not None and one.empty():
-                hits.hit()
-                for index, state in enumerate(warm.cache):
-                    cache.cache[index][row : row + 1] = state
-        return cache
-
-    return wrap(ArraysCache, "merge", merge)
-
-
-@_merge(
     "A9.merge-of-empty-state",
     needs=(RECURRENT,),
     kills=("prompt_cache",),

@@ -11,7 +11,6 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models import cache as caches
 from mlx_lm.models.cache import (
-    ArraysCache,
     BatchKVCache,
     LRUPromptCache,
     PromptTrie,
@@ -378,18 +377,6 @@ def system_prompts_first(hits: Hits) -> Patch:
     return _popping(pop)
 
 
-@_policy("A6.one-too-many-kept")
-def one_too_many_kept(hits: Hits) -> Patch:
-    """One sequence more is kept than the bound allows."""
-
-    def insert(right: Right, self: Any, *args: Any, **options: Any) -> None:
-        with replace(self, "max_size", self.max_size + 1):
-            right(self, *args, **options)
-        hits.hit_if(len(self) > self.max_size)
-
-    return wrap(LRUPromptCache, "insert_cache", insert)
-
-
 @_policy("A6.prefixes-stay", needs=(FULL, "only:KVCache"))
 def prefixes_stay(hits: Hits) -> Patch:
     """A sequence leaves its prefixes beside it, though its caches can be cut to each of them."""
@@ -404,44 +391,7 @@ def prefixes_stay(hits: Hits) -> Patch:
     return wrap(PromptTrie, "pop_prefixes", none)
 
 
-@_policy("A6.longer-sequences-not-found", needs=(FULL, "only:KVCache"))
-def longer_sequences_not_found(hits: Hits) -> Patch:
-    """Only what is kept of exactly a prompt's beginning is found, nothing that goes beyond."""
-
-    def search(right: Right, self: Any, *args: Any) -> Any:
-        found = right(self, *args)
-        hits.hit_if(found.longer is not None)
-        found.longer = None
-        return found
-
-    return wrap(PromptTrie, "search", search)
-
-
-@_policy("A6.bytes-of-first-state-alone", needs=(RECURRENT,))
-def bytes_of_first_state_alone(hits: Hits) -> Patch:
-    """The bytes of recurrent layers are those of their first state."""
-
-    def first(self: Any) -> int:
-        hits.hit_if(len(self.cache) > 1)
-        return 0 if self.cache[0] is None else int(self.cache[0].nbytes)
-
-    return replace(ArraysCache, "nbytes", property(first))
-
-
 _rest = partial(_policy, source=SURVIVORS)
-
-
-@_rest("A6.kept-cache-given-away", needs=(RECURRENT,), kills=("prefix_caching",))
-def kept_cache_given_away(hits: Hits) -> Patch:
-    """What is found is what is kept, and no copy: whoever decodes with it changes it."""
-
-    def fetch(right: Right, self: Any, *args: Any) -> Any:
-        with replace(caches, "copy", SimpleNamespace(deepcopy=list)):
-            found = right(self, *args)
-        hits.hit_if(found[0])
-        return found
-
-    return wrap(LRUPromptCache, "fetch_nearest_cache", fetch)
 
 
 @_rest("A6.bytes-of-decoding-rows-alone", kills=("prefix_caching",))
@@ -467,22 +417,3 @@ def two_tokens_are_no_prefix(hits: Hits) -> Patch:
         return found
 
     return wrap(PromptTrie, "search", search)
-
-
-@_rest("A6.bytes-of-the-last-one-alone", kills=("prefix_caching/by_number",))
-def bytes_of_the_last_one_alone(hits: Hits) -> Patch:
-    """After a sequence was given up, the bytes of all are those of the one that went."""
-
-    def pop(right: Right, self: Any, model: Any, tokens: list[int]) -> Any:
-        gone.append(right(self, model, tokens))
-        return gone[-1]
-
-    def insert(right: Right, self: Any, *args: Any, **options: Any) -> None:
-        gone.clear()
-        right(self, *args, **options)
-        if gone:
-            hits.hit()
-            self._n_bytes = gone[-1].nbytes
-
-    gone: list[Any] = []
-    return together(wrap(PromptTrie, "pop", pop), wrap(LRUPromptCache, "insert_cache", insert))

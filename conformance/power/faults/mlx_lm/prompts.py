@@ -75,21 +75,6 @@ def empty_prompt_is_token_0(hits: Hits) -> Patch:
     return _inserted_by(filled)
 
 
-@_invalid("D6.uids-used-up")
-def uids_used_up(hits: Hits) -> Patch:
-    """A refused call uses up uids."""
-
-    def count(insert: Right, generator: Any, segments: Segments, lists: Lists) -> Any:
-        try:
-            return insert(segments, **lists)
-        except ValueError:
-            hits.hit()
-            generator._uid_count += len(segments)
-            raise
-
-    return _inserted_by(count)
-
-
 @_invalid("D6.half-enqueued")
 def half_enqueued(hits: Hits) -> Patch:
     """A refused call leaves its first request in the queue."""

@@ -12,7 +12,6 @@ import mlx.core as mx
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, after, together, wrap
 from conformance.power.faults.mlx_lm.tools import (
-    SURVIVORS,
     generate,
     mlx_lm_fault,
 )
@@ -51,20 +50,6 @@ def logprobs_of_other_rows(hits: Hits) -> Patch:
     return wrap(_BATCH, "extend", extend)
 
 
-@_list("B2.logprobs-short", kills=("staggered", "ragged"), where="crash:*generate.py*", crash=True)
-def logprobs_short(hits: Hits) -> Patch:
-    """After a join there are fewer logprobs than rows."""
-
-    def extend(right: Right, self: Any, batch: Any) -> None:
-        rows = len(self.uids)
-        right(self, batch)
-        if rows and len(self._next_logprobs) > rows:
-            hits.hit()
-            self._next_logprobs = self._next_logprobs[:rows]
-
-    return wrap(_BATCH, "extend", extend)
-
-
 @_fault("B9.old-tokens-reused", fault_class="cancellation", kills=("prompt_cache", "cancelled"))
 def old_tokens_reused(hits: Hits) -> Patch:
     """A batch that was emptied keeps its tokens, and those who join next produce them."""
@@ -91,12 +76,6 @@ def old_tokens_reused(hits: Hits) -> Patch:
 def sampler_inherited(hits: Hits) -> Patch:
     """When a row leaves, the next one inherits its sampler."""
     return kept_by_place(_BATCH, "samplers", hits)
-
-
-@_sampler("F1.processors-inherited", kills=("samplers",))
-def processors_inherited(hits: Hits) -> Patch:
-    """When a row leaves, the next one inherits its logits processors."""
-    return kept_by_place(_BATCH, "logits_processors", hits)
 
 
 @_limit("F15.limit-of-another-row", kills=("early_finish", "cancelled"))
@@ -272,7 +251,6 @@ def step_done_again(hits: Hits) -> Patch:
     return together(wrap(_GENERATOR, "remove", remove), wrap(_BATCH, "_step", step))
 
 
-_EDGES = ("stop_sequences/edges",)
 _stop = partial(
     mlx_lm_fault,
     fault_class="stop sequences",
@@ -280,12 +258,6 @@ _stop = partial(
     kills=("stop_sequences",),
     where=OUTPUT,
 )
-
-
-@_stop("F14.match-goes-on-in-another-request")
-def match_goes_on_in_another_request(hits: Hits) -> Patch:
-    """When a row leaves, the next one goes on with what it had matched."""
-    return kept_by_place(_BATCH, "_matchers", hits)
 
 
 @_stop("F14.match-begins-anew-at-a-join")
@@ -297,9 +269,6 @@ def match_begins_anew_at_a_join(hits: Hits) -> Patch:
         self._matchers = [stop.matcher() for stop in self.stop_sequences]
 
     return after(_BATCH, "extend", forget)
-
-
-_edge = partial(_stop, source="no report: StopSequences guards against it", kills=_EDGES)
 
 
 @_stop("F14.sequences-of-the-first-64", source="a review: ends", kills=("traffic",))
@@ -355,35 +324,11 @@ def matchers_used_again(hits: Hits) -> Patch:
     return together(wrap(_BATCH, "filter", leave), wrap(generate.StopSequences, "matcher", matcher))
 
 
-@_edge("G6.empty-sequence-matches")
-def empty_sequence_matches(hits: Hits) -> Patch:
-    """An empty sequence matches wherever no other one has begun."""
-
-    def trie(right: Right, sequences: Any) -> Any:
-        made = right(sequences)
-        if any(not len(sequence) for sequence in sequences):
-            hits.hit()
-            made["__match__"] = ((), 0)
-        return made
-
-    return wrap(generate, "_build_trie", trie)
-
-
-@_edge("G6.first-token-ends-nothing")
-def first_token_ends_nothing(hits: Hits) -> Patch:
-    """A sequence that is complete with a request's first token does not end it."""
-
-    def advance(right: Right, self: Any, token: int) -> bool:
-        first = not hasattr(self, "_moved")
-        self._moved = True
-        matched = bool(right(self, token))
-        hits.hit_if(first and matched)
-        return matched and not first
-
-    return wrap(generate.StopSequences.Matcher, "advance", advance)
-
-
-@_edge("G6.begun-in-the-prompt")
+@_stop(
+    "G6.begun-in-the-prompt",
+    source="no report: StopSequences guards against it",
+    kills=("stop_sequences/edges",),
+)
 def begun_in_the_prompt(hits: Hits) -> Patch:
     """The prompt's last token counts as part of a sequence."""
 
@@ -394,46 +339,6 @@ def begun_in_the_prompt(hits: Hits) -> Patch:
             hits.hit_if(matcher._node is not matcher._root)
 
     return after(_BATCH, "__init__", begin)
-
-
-@_edge("G6.begun-at-the-limit")
-def begun_at_the_limit(hits: Hits) -> Patch:
-    """A request that reaches its limit in the middle of a sequence is reported as stopped."""
-
-    def begun(right: Right, self: Any) -> Any:
-        matchers = dict(zip(self.uids, self._matchers, strict=True))
-        responses = right(self)
-        for response in responses:
-            matcher = matchers[response.uid]
-            if response.finish_reason == "length" and matcher._node is not matcher._root:
-                hits.hit()
-                response.finish_reason = "stop"
-        return responses
-
-    return wrap(_BATCH, "next", begun)
-
-
-@mlx_lm_fault(
-    "F14.match-inside-another-lost",
-    fault_class="samplers",
-    source=SURVIVORS,
-    kills=_EDGES,
-)
-def match_inside_another_lost(hits: Hits) -> Patch:
-    """A sequence that ends inside of a longer one is missed while that one goes on."""
-
-    def build(right: Right, sequences: Any) -> Any:
-        trie = right(sequences)
-        whole = {(s,) if isinstance(s, int) else tuple(s) for s in sequences}
-        todo: list[tuple[tuple[int, ...], Any]] = [((), trie)]
-        while todo:
-            path, node = todo.pop()
-            if path not in whole and node.pop("__match__", None) is not None:
-                hits.hit()
-            todo += [((*path, t), child) for t, child in node.items() if isinstance(t, int)]
-        return trie
-
-    return wrap(generate, "_build_trie", build)
 
 
 @mlx_lm_fault(

@@ -124,17 +124,6 @@ def top_p_threshold_over_rows(hits: Hits) -> Patch:
 _drawn = partial(mlx_lm_fault, fault_class="samplers", source=SURVIVORS)
 
 
-@_drawn("D8.history-never-computed", kills=("held/decoding",))
-def history_never_computed(hits: Hits) -> Patch:
-    """The tokens kept for processors are computed only if one of them looks at these."""
-
-    def compute(right: Right, *arrays: Any) -> None:
-        hits.hit_if(arrays[2:] and arrays[2])
-        right(*arrays[:2])
-
-    return wrap(mx, "async_eval", compute)
-
-
 @_drawn("F2.temperature-upside-down", kills=("samplers/drawn_warm",))
 def temperature_upside_down(hits: Hits) -> Patch:
     """Logits are multiplied by the temperature."""

@@ -309,16 +309,6 @@ def files_read_from_second_block(hits: Hits) -> Patch:
     return after(part("apc").DiskBlockStore, "load_layer_major_prefix", rolled)
 
 
-@_of_snapshots("A6.snapshot-in-file-not-found", kills=("prefix_store/files_alone",))
-def snapshot_in_file_not_found(hits: Hits) -> Patch:
-    """What is only in files is not found."""
-
-    def none(found: Any, *_: Any, **__: Any) -> None:
-        hits.hit_if(found)
-
-    return after(part("apc").DiskBlockStore, "find_exact_prefix", none)
-
-
 @_policy("F3.tenant-not-in-key", kills=("prefix_store/tenants",))
 def tenant_not_in_key(hits: Hits) -> Patch:
     """A tenant is served what another one asked for."""

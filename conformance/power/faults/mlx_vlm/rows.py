@@ -325,21 +325,6 @@ def output_tokens_counted_by_step(hits: Hits) -> Patch:
     return after(generator_class(), "_next", count)
 
 
-@_count("G7.report-of-another-prompt", kills=("ragged", "staggered"))
-def report_of_another_prompt(hits: Hits) -> Patch:
-    """Prompts prefilled together are reported with each other's lengths."""
-
-    def report(right: Any, self: Any) -> Any:
-        lengths = self._prompt_tokens_per_row
-        self._prompt_tokens_per_row = lengths[::-1]
-        hits.hit_if(lengths != lengths[::-1])
-        found = right(self)
-        self._prompt_tokens_per_row = lengths
-        return found
-
-    return wrap(prompt_class(), "prompt_progress", report)
-
-
 _end = partial(
     mlx_vlm_fault,
     fault_class="stop sequences",
