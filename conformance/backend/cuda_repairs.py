@@ -1,13 +1,14 @@
-"""Repairs of defects of mlx 0.32.4 on CUDA, for all libraries (docs/gpu.md)."""
+"""Repairs of defects of mlx 0.32.4 on CUDA, and of ties of experts there (docs/gpu.md)."""
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import mlx.core as mx
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, wrap
+from conformance.core.faults.patching import Patch, Right, replace, wrap
 
 # mlx/backend/cuda/quantized/qmm/qmm_naive.cu: from 33 rows on its tiles have 64.
 ROWS_IN_A_TILE = 32
@@ -51,3 +52,20 @@ def attention_without_rows_is_empty(hits: Hits) -> Patch:
         return mx.zeros((*q.shape[:-1], v.shape[-1]), q.dtype)
 
     return wrap(mx.fast, "scaled_dot_product_attention", attention)
+
+
+def all_experts_are_asked(module: str, hits: Hits) -> Patch:
+    """Replace the module's ``group_expert_select``: use all experts, each weighted by its score.
+
+    If router logits ``(..., experts)`` are closer than their dtype can distinguish, rounding
+    decides which expert is chosen; sums over all experts differ only by noise.
+    """
+
+    def select(gates: mx.array, _bias: mx.array, *options: Any) -> tuple[mx.array, mx.array]:
+        hits.hit()
+        scores = mx.sigmoid(gates.astype(mx.float32))
+        scale = options[-2]
+        experts = mx.broadcast_to(mx.arange(gates.shape[-1]), gates.shape)
+        return experts, scores / scores.sum(axis=-1, keepdims=True) * scale
+
+    return replace(importlib.import_module(module), "group_expert_select", select)

@@ -18,9 +18,8 @@ import mlx.core as mx
 import numpy as np
 from mlx_lm.models.cache import CacheList, KVCache, make_prompt_cache
 
-from conformance.backend.cache_entries import floating, leaves
+from conformance.backend.cache_entries import floating, leaves, pending_edges, weigh
 from conformance.backend.sampling import ForcedSampler, ProcessorFn, SamplerFn
-from conformance.backend.weighing import pending_edges, weigh
 from conformance.core.engine import Capability, Engine, Submission
 from conformance.core.engine_options import EngineOptions, KvQuant
 from conformance.core.errors import Unsupported

@@ -19,7 +19,7 @@ from conformance.reference.subject import Subject
 from conformance.report.message import worst_of
 from conformance.run.judging.playing import play_schedule
 from conformance.run.session import Session
-from conformance.scenarios.needed import needed
+from conformance.scenarios.features import needed
 from conformance.scenarios.smaller_schedules import smallest
 
 CHECK = "needs"

@@ -32,11 +32,12 @@ from conformance.core.verdict import CaseId, CaseResult
 from conformance.report.jsonl import write_lines
 from conformance.run.registry import select
 from conformance.tools.repro import Wanted, find, shown_by, with_plain_config
-from conformance.tools.repro.issue import Material, issue_text
 from conformance.tools.repro.known_scripts import (
     TABLE,
     KnownScript,
+    Material,
     found_before,
+    issue_text,
     killed,
     read_folder,
     script_of,

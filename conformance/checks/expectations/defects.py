@@ -20,7 +20,7 @@ from conformance.core.known_defect import IssueScript, KnownDefect, Severity
 from conformance.core.mends import Mend
 from conformance.core.upstream_functions import Place, places
 from conformance.core.user_files import read_text
-from conformance.scenarios.needed import needed
+from conformance.scenarios.features import needed
 
 Cases = Mapping[str, Mapping[str, tuple[str, ...]]]
 """For each engine its families, each with the scenarios that apply to it."""

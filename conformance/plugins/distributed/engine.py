@@ -21,8 +21,7 @@ from conformance.core.origin import Origin
 from conformance.core.schedule import Stage
 from conformance.core.trace import CachedLayer, Claim, ProbeResult, StepOutput
 from conformance.plugins.distributed.group import Group
-from conformance.plugins.distributed.messages import Call, Reply, State
-from conformance.plugins.distributed.ways import PIPELINE, TENSOR, write
+from conformance.plugins.distributed.messages import PIPELINE, TENSOR, Call, Reply, State, write
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 
 

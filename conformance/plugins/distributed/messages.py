@@ -1,11 +1,16 @@
-"""Messages between an engine and the processes of its group, pickled, on this machine only."""
+"""Messages between an engine and its processes, pickled, on this machine; the ways to split."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
+
+from conformance.core.origin import Origin
 from conformance.core.phases import ForwardCall
 from conformance.core.schedule import Stage
 from conformance.core.trace import CachedLayer, Failure
@@ -47,3 +52,22 @@ class Reply:
     forwards: tuple[ForwardCall, ...] = ()
     failure: Failure | None = None
     hits: tuple[int, ...] = ()
+
+
+TENSOR, PIPELINE = "tensor", "pipeline"
+
+
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+def write(origin: Origin, folder: Path) -> None:
+    """Write the family's checkpoint with its index to a folder."""
+    origin.write(folder)
+    write_index(folder)
+
+
+def write_index(folder: Path) -> None:
+    """Write the index of the checkpoint in the folder."""
+    with safe_open(folder / _WEIGHTS, framework="numpy") as file:
+        places = dict.fromkeys(file.keys(), _WEIGHTS)
+    (folder / _INDEX).write_text(json.dumps({"weight_map": places}), encoding="utf-8")

@@ -28,8 +28,7 @@ from conformance.core.faults.declaration import Fault, Hits
 from conformance.core.faults.patching import replace
 from conformance.core.mends import Mend
 from conformance.core.phases import ForwardCall
-from conformance.plugins.distributed.messages import Call, Reply, State
-from conformance.plugins.distributed.ways import PIPELINE
+from conformance.plugins.distributed.messages import PIPELINE, Call, Reply, State
 from conformance.plugins.mlx_lm.engine import MlxLmEngine
 
 # The errors of mlx and mlx-lm for sizes that are not divisible by the number of processes.

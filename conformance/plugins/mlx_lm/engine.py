@@ -10,11 +10,10 @@ import numpy as np
 from mlx_lm import sample_utils
 from mlx_lm.generate import BatchGenerator
 
-from conformance.backend.cache_entries import floating
+from conformance.backend.cache_entries import floating, pending_edges, weigh
 from conformance.backend.random_state import can_draw, drawing_kept
 from conformance.backend.recorded_sampler import RecordedSampler, recorded
 from conformance.backend.sampling import ForcedSampler
-from conformance.backend.weighing import pending_edges, weigh
 from conformance.core.accepted_fields import Accepted, Passed, Recorder, parameters_of
 from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission

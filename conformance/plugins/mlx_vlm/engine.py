@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import mlx.core as mx
 
+from conformance.backend.cache_entries import pending_edges
 from conformance.backend.recorded_sampler import RecordedSampler, recorded
 from conformance.backend.redrawing import ComparedSampler
-from conformance.backend.weighing import pending_edges
 from conformance.core.accepted_fields import Accepted, Passed, Recorder, parameters_of
 from conformance.core.counted import Counted
 from conformance.core.engine import Capability, Engine, Submission
@@ -29,7 +29,6 @@ from conformance.core.trace import (
     watched,
 )
 from conformance.plugins.mlx_vlm import compat, prefix_caching, quantization
-from conformance.plugins.mlx_vlm.budgets import criteria_of
 from conformance.plugins.mlx_vlm.counting import Counting
 from conformance.plugins.mlx_vlm.drafters import DraftEditor, drafter_of
 from conformance.plugins.mlx_vlm.inputs import embed, inputs_of, plain_request
@@ -39,6 +38,7 @@ from conformance.plugins.mlx_vlm.pool_recording import PoolRecording
 from conformance.plugins.mlx_vlm.sampling import (
     ForcedRowsSampler,
     alternatives,
+    criteria_of,
     distribution,
     end_at,
     make_processors,

@@ -33,11 +33,10 @@ from conformance.plugins.mlx_vlm import (
     media_sensitivity,
     quantization,
 )
-from conformance.plugins.mlx_vlm.budgets import criteria_of
 from conformance.plugins.mlx_vlm.code_traits import code_traits
 from conformance.plugins.mlx_vlm.inputs import in_numpy, inputs_of, plain_request, text_model
 from conformance.plugins.mlx_vlm.model import LoadedModel
-from conformance.plugins.mlx_vlm.sampling import make_processors, make_sampler
+from conformance.plugins.mlx_vlm.sampling import criteria_of, make_processors, make_sampler
 from conformance.tools.checkpoints.folder import look
 
 # Arguments that hold the type of each token of a prompt: 0 for text.

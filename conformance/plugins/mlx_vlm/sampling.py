@@ -1,4 +1,4 @@
-"""Sampling in mlx-vlm: samplers, logits processors, forced tokens and stop tokens."""
+"""Sampling in mlx-vlm: samplers, processors, thinking budgets, forced tokens and stop tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conformance.backend import sampling
 from conformance.backend.redrawing import ComparedSampler
 from conformance.backend.sampling import ProcessorFn, SamplerFn, ranked
 from conformance.core.errors import ScheduleError, Unsupported
-from conformance.core.schedule import Request
+from conformance.core.schedule import Budget, Request
 from conformance.core.token_choice import BY_POSITION, RANDOM, Processor, Sampler
 from conformance.core.trace import Claim
 from conformance.plugins.mlx_vlm import compat
@@ -137,3 +137,42 @@ def alternatives(pairs: Sequence[tuple[int, float]]) -> Claim:
     """The engine's claim that these ``(id, logprob)`` pairs begin with the likeliest."""
     later = sum(after[1] > before[1] for before, after in pairwise(pairs))
     return Claim("alternatives before a likelier one", "0", str(later), not later)
+
+
+_START, _END = "start", "end"
+# No token: the prompt has opened the thinking.
+_NEVER = -1
+
+
+def criteria_of(budget: Budget) -> Any:
+    """A new ``ThinkingBudgetCriteria`` of one row.
+
+    Raises:
+        Unsupported: this release has no thinking budgets.
+    """
+    made = getattr(compat.part("utils"), "ThinkingBudgetCriteria", None)
+    if made is None:
+        raise Unsupported("this release of mlx-vlm has no thinking budgets")
+    return made(
+        _Markers(budget),
+        budget.tokens,
+        thinking_end_token=_END,
+        thinking_start_token=_START,
+        enable_thinking=True,
+        prompt_preopens_thinking=not budget.later,
+    )
+
+
+class _Markers:
+    """The part of a tokenizer that the criteria ask: the ids of what opens and closes thinking."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._forced = budget.forced
+        self._start = _NEVER if budget.opened_by is None else budget.opened_by
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """The ids of a marker, or of the line break before the one that ends."""
+        del add_special_tokens
+        return {_START: [self._start], _END: list(self._forced[-1:])}.get(
+            text, list(self._forced[:-1])
+        )

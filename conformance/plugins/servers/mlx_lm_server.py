@@ -22,7 +22,7 @@ from conformance.core.engine import Capability
 from conformance.core.engine_options import TWIN, EngineOptions
 from conformance.core.origin import Origin, Other
 from conformance.core.schedule import Request
-from conformance.plugins.distributed.ways import write_index
+from conformance.plugins.distributed.messages import write_index
 from conformance.plugins.servers.adapters import adapted_stream, write_adapter
 from conformance.plugins.servers.asking import Question
 from conformance.plugins.servers.managed import ManagedEngine

@@ -43,7 +43,7 @@ from conformance.report import duration
 from conformance.report.outcome import count
 from conformance.run.mending import Mending
 from conformance.run.registry import select
-from conformance.scenarios.needed import needed
+from conformance.scenarios.features import needed
 from conformance.tools.releases import locking
 from conformance.tools.releases.locking import (
     Missing,

@@ -38,10 +38,16 @@ from conformance.report.jsonl import write_lines
 from conformance.report.message import worst
 from conformance.report.pages.material import read_explanations
 from conformance.run.registry import Registry, select
-from conformance.tools.releases.changed_code import Code, touched
 from conformance.tools.releases.environments import Environment, prepare
 from conformance.tools.releases.pins import Pins, Release, before, parse, parse_pins
-from conformance.tools.releases.refreshing import Refreshed, page, refreshed, with_release
+from conformance.tools.releases.refreshing import (
+    Code,
+    Refreshed,
+    page,
+    refreshed,
+    touched,
+    with_release,
+)
 from conformance.tools.releases.release_run import Choice, Column, problem_of
 
 _EXPLAINED = 5

@@ -7,11 +7,11 @@ from typing import Any
 import mlx.core as mx
 
 from conformance.backend.cuda_repairs import (
+    all_experts_are_asked,
     attention_without_rows_is_empty,
     rows_are_multiplied_in_pieces,
     rows_of_experts_stand_apart,
 )
-from conformance.backend.expert_choice import all_experts_are_asked
 from conformance.core.faults.declaration import Hits
 from conformance.core.faults.patching import Patch, Right, replace, together, wrap
 from conformance.core.mends import mend

@@ -193,7 +193,7 @@ def normalised(image: Any) -> mx.array:
 
 # ``mlx_vlm.load`` puts an image processor of default sizes in place of the configured one of
 # ``gemma4_unified``, which makes about 280 tokens of every image.
-def process(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
+def gemma4_patches(args: dict[str, Any], parts: Parts) -> dict[str, Any]:
     """As ``Gemma4UnifiedProcessor``, without the time stamps before the frames of a video.
 
     Args:

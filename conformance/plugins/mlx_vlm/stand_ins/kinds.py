@@ -34,7 +34,7 @@ MAKERS: Mapping[str, Maker] = {
     "falcon": grids.falcon,
     "fixed": grids.fixed,
     "florence2": grids.florence2,
-    "gemma4_unified": grids.process,
+    "gemma4_unified": grids.gemma4_patches,
     "got": grids.got,
     "grids": grids.grids,
     "hunyuan_vl": grids.hunyuan_vl,

@@ -15,8 +15,7 @@ from conformance.core.trace import Failure, StepOutput, TokenEvent
 from conformance.plugins import mlx_lm
 from conformance.plugins.distributed import engine as module
 from conformance.plugins.distributed.engine import Pipeline, Pipeline3, TensorParallel3, in_thirds
-from conformance.plugins.distributed.messages import Reply, State
-from conformance.plugins.distributed.ways import PIPELINE, TENSOR
+from conformance.plugins.distributed.messages import PIPELINE, TENSOR, Reply, State
 
 FAMILY = Family("llama", Facts(), {"vocab_size": 8})
 

@@ -10,8 +10,7 @@ import pytest
 from started_processes import ends
 
 from conformance.plugins.distributed.group import Group, GroupError, free_ports
-from conformance.plugins.distributed.messages import Call
-from conformance.plugins.distributed.ways import TENSOR
+from conformance.plugins.distributed.messages import TENSOR, Call
 
 HELD = """
 import time
