@@ -50,19 +50,6 @@ def places(where: str) -> tuple[Place, ...]:
     return tuple(Place(m, f, int(line or 0)) for m, f, line in _PLACE.findall(where))
 
 
-def place_at(module: str, text: str, line: int) -> Place | None:
-    """The place of a line of a module's text; ``None`` outside of all functions and classes."""
-    around = [
-        (node.lineno, name)
-        for name, node in _scopes(_parsed(text))
-        if _first_line(node) <= line <= (node.end_lineno or 0)
-    ]
-    name = max(around, default=(0, ""))[1]
-    lines = [number for number, _ in code_lines(text).get(name, ())]
-    before = sum(number < line for number in lines)
-    return Place(module, name, min(before, len(lines) - 1)) if lines else None
-
-
 def line_of(place: Place, text: str) -> int | None:
     """The line of the file where a place is now; ``None`` if its function is gone.
 

@@ -2,14 +2,51 @@
 
 from collections import defaultdict
 
+import mlx.core as mx
 import pytest
-from mlx_lm.models.cache import ChunkedKVCache, KVCache
+from mlx_lm.models.cache import (
+    ChunkedKVCache,
+    KVCache,
+    can_trim_prompt_cache,
+    make_prompt_cache,
+)
+from mlx_vlm.apc import model_apc_mode
+from mlx_vlm.generate.diffusion import is_diffusion_model
 
 from conformance.core.representatives import representatives
 from conformance.plugins.mlx_lm.library import MlxLm
 from conformance.plugins.mlx_vlm.library import MlxVlm
-from conformance.plugins.servers.kinds import kind_for_mlx_lm, kind_for_mlx_vlm
 from conformance.run.registry import build_registry
+
+# More tokens than the windows and chunks of families have.
+_TOKENS = 48
+
+
+def kind_for_mlx_lm(model):
+    """How ``mlx_lm.server`` serves a model, and what it keeps of its prompts.
+
+    Source: server.py, ``ModelProvider._load`` (merge); ``LRUPromptCache`` (whether caches can be
+    cut back to a common beginning, at first and once their windows are full).
+    """
+    caches = make_prompt_cache(model)
+    served = "in batches" if all(hasattr(cache, "merge") for cache in caches) else "one by one"
+    if not can_trim_prompt_cache(caches):
+        return f"{served}, kept whole"
+    mx.eval(model(mx.array([[1] * _TOKENS]), cache=caches))
+    return f"{served}, {'cut back' if can_trim_prompt_cache(caches) else 'cut back at first'}"
+
+
+def kind_for_mlx_vlm(model):
+    """How ``mlx_vlm.server`` serves a model, and what it keeps of its prompts.
+
+    Source: server/generation.py, ``_run_impl`` (denoising models); apc.py, ``model_apc_mode``
+    (blocks, or the whole caches).
+    """
+    if is_diffusion_model(model):
+        return "denoised"
+    mode = model_apc_mode(getattr(model, "language_model", model))
+    return f"in batches, kept {mode or 'never'}"
+
 
 LIBRARIES = {"mlx_lm": (MlxLm(), kind_for_mlx_lm), "mlx_vlm": (MlxVlm(), kind_for_mlx_vlm)}
 
