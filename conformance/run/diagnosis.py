@@ -16,7 +16,7 @@ import msgspec
 
 from conformance.core.engine import Capability, Engine
 from conformance.core.engine_options import EngineOptions
-from conformance.core.errors import ModelError, Unsupported
+from conformance.core.errors import ModelError
 from conformance.core.schedule import Arrival, Request, Schedule
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.reference.subject import Subject

@@ -41,8 +41,7 @@ from conformance.run.selection import (
 )
 from conformance.run.session import Session
 from conformance.run.tiers import tier
-from conformance.tools.checkpoints.checkpoint_golden import Held, hold
-from conformance.tools.checkpoints.opening import open_checkpoint
+from conformance.tools.checkpoints.opening import Held, hold, open_checkpoint
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from conformance.run.judging.oracle_deviation import loaded
 from conformance.run.judging.picturing import picture_of
 from conformance.run.judging.playing import play_schedule
 from conformance.run.judging.witnessed import missed, witnessed
+from conformance.run.unexercised import exercised
 from conformance.scenarios import Brief, Scenario
-from conformance.scenarios.exercised import exercised
 from conformance.scenarios.foreseen import block_size, common
 from conformance.scenarios.witnesses import padded_positions
 

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from conformance.backend.memory import available_bytes
+from conformance.checks.expectations import Expectations
+from conformance.core.engine import Engine
 from conformance.core.errors import CheckpointError, FamilyError, ModelError, Unsupported
 from conformance.core.family import Checkpoint, Facts, Family
 from conformance.core.library import Library
@@ -23,6 +25,10 @@ from conformance.run.registry import Registry
 from conformance.tools.checkpoints.finite import check_finite
 from conformance.tools.checkpoints.folder import Folder, look, window_of
 from conformance.tools.checkpoints.tokenizing import check_tokenizer, encoded
+from conformance.tools.golden.checking import check
+from conformance.tools.golden.format import golden_path
+from conformance.tools.golden.recipe import DTYPE
+from conformance.tools.golden.staging import accept, propose
 
 # A config with one of these has a vision or audio tower.
 _TOWERS = ("vision_config", "audio_config", "vision_tower", "mm_vision_tower")
@@ -325,3 +331,49 @@ class Given:
         named = [text for name, path in given.items() if path for text in (name, str(path))]
         flags = {"--trust-remote-code": self.trusted, "--force": self.force}
         return (*named, *(name for name, on in flags.items() if on))
+
+
+# A checkpoint's golden in a user's folder: the first run writes it, later runs compare with it.
+@dataclass(frozen=True)
+class Held:
+    """The result for a checkpoint's golden: whether it holds, and messages about it."""
+
+    good: bool
+    messages: tuple[str, ...]
+
+
+def hold(
+    library: Library,
+    family: Family,
+    root: Path,
+    *,
+    engines: Sequence[type[Engine]] = (),
+    expectations: Expectations | None = None,
+    force: bool = False,
+) -> Held:
+    """Compare the checkpoint with its golden below ``root``; if there is none, write it.
+
+    A golden is in float32 whatever the checkpoint's dtype: there defects are easiest to distinguish
+    from rounding, and the golden holds on every device.
+
+    Raises:
+        CheckpointError: a run in float32 needs more memory than is available, unless ``force``.
+        GoldenError: the golden can't be written.
+    """
+    assert family.checkpoint is not None
+    room(look(Path(family.checkpoint.folder)), DTYPE, force=force)
+    path = golden_path(root, library.name, family.name)
+    pair = (library, family)
+    if not path.exists():
+        made = propose(pair, root=root, expectations=expectations)
+        if made.refused:
+            return Held(good=False, messages=(f"{path}: no golden was written: {made.refused}",))
+        accept([made])
+        return Held(good=True, messages=(f"{path}: written, as there was none",))
+    found = check(pair, root=root, engines=engines, files_only=False, expectations=expectations)
+    if found.problems:
+        again = "if the change is intended, remove it, and the next run writes a new one"
+        problems = [text.partition("; `conformance golden")[0] for text in found.problems]
+        return Held(good=False, messages=(*problems, f"{path}: {again}"))
+    differences = [str(difference) for difference in found.differences]
+    return Held(found.good, (f"{path}: {found.meaning}", *differences))

@@ -9,7 +9,7 @@ from mlx_vlm import sample_utils as vlm
 
 from conformance.backend.sampler_properties import sampler_properties
 from conformance.backend.uncompiled import uncompiled
-from conformance.power.properties.function_defects import load_function_defects
+from conformance.power.properties import load_function_defects
 
 
 @pytest.fixture(autouse=True)

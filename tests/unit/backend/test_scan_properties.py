@@ -9,7 +9,7 @@ from mlx_vlm.models import ssm as vlm_ssm
 
 from conformance.backend.scan_properties import delta_rule_properties, state_space_properties
 from conformance.backend.uncompiled import uncompiled
-from conformance.power.properties.function_defects import load_function_defects
+from conformance.power.properties import load_function_defects
 
 
 @pytest.fixture(autouse=True)

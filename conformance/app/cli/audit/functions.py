@@ -19,8 +19,7 @@ from conformance.app.cli.registries import registry_of
 from conformance.backend.uncompiled import uncompiled
 from conformance.core.properties import Property
 from conformance.core.unavailable import Unavailable, sentences
-from conformance.power.properties import properties_of
-from conformance.power.properties.function_defects import FunctionDefect, load_function_defects
+from conformance.power.properties import FunctionDefect, load_function_defects, properties_of
 from conformance.report.jsonl import write_lines
 from conformance.run.registry import select
 

@@ -9,7 +9,7 @@ from mlx_vlm import sample_utils as vlm
 from mlx_vlm.models import rope_utils
 
 from conformance.app.cli.main import group
-from conformance.power.properties.function_defects import load_function_defects
+from conformance.power.properties import load_function_defects
 
 
 def call(*arguments):

@@ -8,7 +8,7 @@ from mlx_vlm.vision_cache import VisionFeatureCache
 
 from conformance.backend.uncompiled import uncompiled
 from conformance.plugins.mlx_vlm.library_parts import part
-from conformance.power.properties.function_defects import load_function_defects
+from conformance.power.properties import load_function_defects
 from conformance.power.properties.mlx_vlm import properties
 
 # Of both libraries: tests/unit/backend/ has these.
