@@ -28,13 +28,15 @@ from conformance.power.transformers_check.check_results import (
     Reading,
     Result,
     State,
-    check_installed,
-    load_results,
     markdown,
     placed,
     totals,
-    verify_one,
     write_verified,
+)
+from conformance.power.transformers_check.work import (
+    check_installed,
+    load_results,
+    verify_one,
 )
 from conformance.report.jsonl import ResultFile, write_lines
 from conformance.run.registry import select
