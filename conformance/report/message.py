@@ -23,6 +23,11 @@ NEEDS = "needs"
 ASIDE = (RULE, DIAGNOSIS, NEEDS)
 """The check names of findings that say nothing about the run itself."""
 
+_WEIGHED = ("memory ", "bytes ")
+"""How findings about memory begin."""
+_NAMED = 2
+"""The most findings that are named beside the one that is shown."""
+
 UNKNOWN_CAUSE = "not known; `conformance show` prints the whole evidence"
 
 
@@ -113,15 +118,16 @@ class _Kind(enum.IntEnum):
 
     REST = 0
     UNANSWERED = 1  # a thread that ended, a hang, an exception: the engine went on
-    TOKENS = 2
-    ENDED = 3  # nan, oracle, hang, crash
+    DRAWS = 2
+    TOKENS = 3
+    ENDED = 4  # nan, oracle, hang, crash
 
     @classmethod
     def of(cls, finding: Finding) -> _Kind:
         if finding.verdict.severity > Verdict.PROTOCOL.severity:
             return cls.ENDED
         if finding.verdict in {Verdict.DIVERGED, Verdict.UNSTABLE}:
-            return cls.TOKENS
+            return cls.DRAWS if finding.check == "statistics" else cls.TOKENS
         failed = finding.check == "failure" and finding.verdict is Verdict.PROTOCOL
         return cls.UNANSWERED if failed else cls.REST
 
@@ -195,18 +201,33 @@ def _others(result: CaseResult, shown: Finding) -> str:
 
 
 def _apart(new: Sequence[Finding], shown: Finding) -> list[Finding]:
-    """The worst finding of each kind that need not follow from the one that is shown."""
-    found: dict[_Kind, Finding] = {}
+    """The worst finding about each thing that need not follow from the one that is shown."""
+    found: dict[object, Finding] = {}
     for finding in sorted(new, key=_order, reverse=True):
-        kind = _Kind.of(finding)
-        if kind is not _Kind.of(shown) and not (kind is _Kind.REST and _follows(finding, shown)):
-            found.setdefault(kind, finding)
-    return list(found.values())
+        kind, about = _Kind.of(finding), _subject(finding)
+        if about == _subject(shown) or (kind is _Kind.REST and _follows(finding, shown)):
+            continue
+        found.setdefault(about, finding)
+    return list(found.values())[:_NAMED]
+
+
+def _subject(finding: Finding) -> tuple[object, ...]:
+    """What a finding is about: its kind and, of the first and the last kind, what was checked."""
+    kind, (what, _, numbers) = _Kind.of(finding), finding.what.partition(", step ")
+    if kind is _Kind.REST and finding.check == "claims":
+        return kind, what if numbers else finding.cause or what
+    if kind is _Kind.REST:
+        return kind, finding.check
+    return (kind, finding.verdict) if kind is _Kind.ENDED else (kind,)
 
 
 def _follows(finding: Finding, shown: Finding) -> bool:
-    """Whether a finding may follow from a wrong token: a count, a text, an end, a logprob."""
-    if finding.verdict is Verdict.LEAK or finding.check == "reuse":
+    """Whether a finding may follow from the one that is shown, if that is a wrong token.
+
+    A count, a text, an end and a logprob may, but not what is reused or stays in memory.
+    """
+    weighed = finding.verdict is Verdict.LEAK or finding.what.startswith(_WEIGHED)
+    if weighed or finding.check == "reuse" or _Kind.of(shown) is _Kind.REST:
         return False
     return finding.verdict is not Verdict.PROTOCOL or not _elsewhere(finding, shown)
 

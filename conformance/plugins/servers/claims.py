@@ -28,6 +28,7 @@ _LASTING = 500  # tokens of an answer that others, for which there is room, do n
 _EXCUSED_SECONDS = 1.0
 _STARVED = 0.9
 _LIST_SECONDS = 60.0
+_SEVERAL = 3  # answers that do not all end by themselves just at their limits
 # Many requests may make a server's buffers grow once, but not with each request.
 _MB = 2**20
 _MEMORY_SHARE, _MEMORY_BYTES = 0.25, 96 * _MB
@@ -149,6 +150,27 @@ def at_limit(request: Request, answer: Answer) -> Iterator[Claim]:
         cause="the server has a lower limit of its own, or counts another row's tokens",
         sentence=f"{sentence}as if by its limit",
     )
+
+
+def limited(request: Request, answer: Answer, others: Sequence[Answer]) -> Iterator[Claim]:
+    """Claim that not every answer with as many tokens as its limit is said to end by itself.
+
+    One answer may end by itself there.
+
+    Args:
+        others: answers alone with as many tokens as their limits.
+    """
+    made = answer.usage.get("completion_tokens") or 0
+    ended = all(other.reason == FinishReason.STOP for other in (answer, *others))
+    if len(others) < _SEVERAL or not ended or request.stop or made < request.max_tokens:
+        return
+    sentence = (
+        f"the answer to {request.request_id!r} has all of its {request.max_tokens} tokens and the "
+        f"finish_reason 'stop', as each of {len(others)} answers alone that reached their limits"
+    )
+    cause = "the server does not distinguish its limit from an end of the answer"
+    what, wanted = "the finish_reason at the limit", str(FinishReason.LENGTH)
+    yield Claim(what, str(answer.reason), wanted, False, cause, sentence)
 
 
 def right_reason(request: Request, answer: Answer, wanted: str | None) -> Claim:

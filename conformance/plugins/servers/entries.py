@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import statistics
+import string
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -16,7 +18,10 @@ HALF = "\ufffd"
 """In place of a character that is cut."""
 _EQUAL_NATS = 1e-5
 _SPACES = {"\u2581": " ", "\u0120": " ", "\u010a": "\n"}  # as vocabularies write them
+_FEW = 2  # entries, one of which has a text
+_MANY = 8  # logprobs, before their median counts
 _ROUNDED = 1e-3  # some servers round what they list
+_ID = re.compile(r"token_id:\d+")  # vLLM can name tokens so
 _MARK = re.compile(r"<[^<>\s]+>|\[[A-Z_/]+\]")  # a special token, which a text may leave out
 
 
@@ -50,15 +55,22 @@ def about_logprobs(
     if len(entries) != len(words):
         return
     named = [(e["token"], word) for e, word in zip(entries, words, strict=True) if e.get("token")]
-    if named:
+    if named and not any(_ID.fullmatch(str(name)) for name, _ in named):
         said, found = (
             " ".join(str(text).strip() for text in texts) for texts in zip(*named, strict=True)
         )
         yield Claim("tokens of the logprobs", said, found, said == found)
-    tops = [[top["logprob"] for top in e.get("top_logprobs") or ()] for e in entries]
-    if any(tops):
-        falling = all(top == sorted(top, reverse=True) for top in tops)
-        yield Claim("order of the top logprobs", str(tops[0]), "falling", falling)
+    tops = [(e, e.get("top_logprobs") or ()) for e in entries]
+    if any(top for _, top in tops):
+        found = [[one["logprob"] for one in _after_own(e, top)] for e, top in tops]
+        wrong = next((top for top in found if top != sorted(top, reverse=True)), None)
+        said = str(wrong or found[0])
+        yield Claim("order of the top logprobs", said, "falling", wrong is None)
+
+
+def _after_own(entry: Mapping[str, Any], top: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
+    """The likeliest tokens without the chosen one, if that leads: some servers list it first."""
+    return top[1:] if top and top[0].get("token") == entry.get("token") else top
 
 
 def _own_among_top(entries: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
@@ -114,7 +126,7 @@ def spelled(entries: Sequence[Mapping[str, Any]]) -> str | None:
         raw = b"".join(bytes(raw or ()) for raw in raws)
         # Some servers have the bytes of the mark itself for a part of a character.
         return None if HALF.encode() in raw else raw.decode(errors="replace")
-    if not entries or not all(names):
+    if not entries or not all(names) or any(map(_ID.fullmatch, names)):
         return None
     if any(name in single_bytes(PieceKind.BYTE_FALLBACK) for name in names):
         return bytes_of(PieceKind.BYTE_FALLBACK, names).decode(errors="replace")
@@ -128,15 +140,24 @@ def spelled(entries: Sequence[Mapping[str, Any]]) -> str | None:
     return None
 
 
+def _plain(name: str) -> str:
+    """A token's name without white space, as vocabularies write it, too."""
+    return name.strip("".join(_SPACES) + string.whitespace)
+
+
 def _dense(text: str) -> str:
     """A text without white space, and without what stands for no character."""
     return "".join(text.split()).replace(HALF, "")
 
 
-def about_spelled(request: Request, answer: Answer) -> Iterator[Claim]:
+def about_spelled(request: Request, answer: Answer, shown: Iterable[str] = ()) -> Iterator[Claim]:
     """Claim that the text of the entries' tokens is the answer's, up to the end of both.
 
-    The entries may begin with what is no text, and a stop string may end the text before them.
+    The entries may begin or end with what is no text, and a stop string may end the text before
+    them.
+
+    Args:
+        shown: names of tokens that texts of other answers have.
     """
     found, said = spelled(answer.entries), _dense(answer.text)
     texts = all(part.kind is PartKind.TEXT for part in answer.parts)
@@ -156,29 +177,51 @@ def about_spelled(request: Request, answer: Answer) -> Iterator[Claim]:
         spaced = len(part.split()) > 1
         yield Claim("spaces of an answer", "none", f"those of {part!r}", holds=not spaced)
     name, ends = request.request_id, (own[-24:], said[-24:]) if at_limit else (own[:24], said[:24])
-    yield Claim(
-        "the text of the logprobs",
-        ends[0],
-        ends[1],
-        holds,
-        cause="an entry of the logprobs, or a part of the text, is lost, late or another's",
-        sentence=f"the logprobs of the answer to {name!r} are of another text than it has: "
-        f"{ends[0]!r}, and the text {'ends' if at_limit else 'begins'} with {ends[1]!r}",
+    cause = "an entry of the logprobs, or a part of the text, is lost, late or another's"
+    sentence = (
+        f"the logprobs of the answer to {name!r} are of another text than it has: "
+        f"{ends[0]!r}, and the text {'ends' if at_limit else 'begins'} with {ends[1]!r}"
     )
+    if holds and own != said and (lost := _lost(request, answer, said, shown)):
+        holds, cause = False, "the text of a token is lost at an end of the answer"
+        sentence = f"the text of the answer to {name!r} lacks that of its {lost}"
+    yield Claim("the text of the logprobs", *ends, holds, cause, sentence)
+
+
+def _lost(request: Request, answer: Answer, said: str, shown: Iterable[str]) -> str:
+    """The first or last token of an answer whose text is not in it; empty if it has none.
+
+    What ends answers is in the text of none of them; a stop string may end this one earlier.
+    """
+    if len(answer.entries) < _FEW:
+        return ""
+    first, *within, last = answer.entries
+    for place, one, rest in (("first", first, [*within, last]), ("last", last, [first, *within])):
+        text, own = spelled([one]), spelled(rest)
+        if not text or not own or _MARK.search(text) or (place == "last" and request.stop):
+            continue
+        left = _dense(_MARK.sub("", own))
+        whole = left.startswith(said) if place == "first" else left.endswith(said)
+        names = (str(entry.get("token")) for entry in rest)
+        if whole and _dense(text) in {*map(_plain, names), *map(_plain, shown)} - {""}:
+            return f"{place} token, {one.get('token')!r}"
+    return ""
 
 
 def about_likeliest(
     request: Request,
     mine: Sequence[Mapping[str, Any]],
     alone: Sequence[Mapping[str, Any]],
-    allowed: float,
+    allowed: tuple[float, float],
 ) -> Iterator[Claim]:
     """Claim that the likeliest tokens of an answer are those of the same answer alone.
 
     Args:
         mine: the entries of the answer; ``alone``: those of the same tokens alone.
-        allowed: how far rounding may move a logprob, in nats.
+        allowed: how far rounding may move a logprob, in nats, and how far it may move most of them
+            in one direction.
     """
+    moved = list[float]()
     for step, pair in enumerate(zip(mine, alone, strict=False)):
         lists = [e.get("top_logprobs") or () for e in pair]
         here, there = ({_name(t): t["logprob"] for t in tops} for tops in lists)
@@ -195,8 +238,10 @@ def about_likeliest(
             right = there.get(name, min(there.values()))
             # One that is not listed may be as likely as the last one that is.
             off = said - right if name in here else right - said
-            off = abs(off) if name in here and name in there else off
-            if off > allowed:
+            if name in here and name in there:
+                moved += [off] if name != _name(pair[0]) else []
+                off = abs(off)
+            if off > allowed[0]:
                 sentence = (
                     f"token {step} of {request.request_id!r}: among the likeliest, {name[0]!r} has "
                     f"the logprob {here.get(name, 'none')}, alone {there.get(name, 'none')}"
@@ -205,6 +250,15 @@ def about_likeliest(
                 what = "the likeliest tokens of an answer"
                 yield Claim(what, str(here), str(there), False, cause, sentence)
                 return
+    shift = statistics.median(moved) if len(moved) >= _MANY else 0.0
+    if abs(shift) > allowed[1]:
+        sentence = (
+            f"the logprobs of the likeliest tokens of {request.request_id!r}, but for the chosen "
+            f"ones, are {abs(shift):.3g} nats {'above' if shift > 0 else 'below'} those alone"
+        )
+        cause = "they are computed otherwise than alone, or from other logits than the chosen ones'"
+        what = "most of the likeliest tokens"
+        yield Claim(what, f"{shift:+.3g}", "0", False, cause, sentence)
 
 
 def _name(entry: Mapping[str, Any]) -> tuple[str, tuple[int, ...]]:

@@ -28,7 +28,7 @@ from conformance.core.schedule import Asked, Request, Schedule, Stage
 from conformance.core.trace import Claim, FinishReason, Stream
 from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.asking import Asking, Question, Resets, Tokens, reason_of
-from conformance.plugins.servers.claims import at_limit, right_reason, right_text
+from conformance.plugins.servers.claims import at_limit, limited, right_reason, right_text
 from conformance.plugins.servers.entries import (
     HALF,
     about_likeliest,
@@ -41,6 +41,7 @@ from conformance.plugins.servers.remote import (
     WORDS,
     Alone,
     Remote,
+    end_of,
     key_of,
     shown,
     with_logprobs,
@@ -51,6 +52,7 @@ FAMILY = "served"
 # Measured changes of logprobs by rounding, on models of all sizes; see docs/servers.md.
 _USUAL_NOISE = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.15}
 _APART = 0.5  # nats: rounding moves unlikely tokens' logprobs more than a chosen one's
+_SHIFT = 0.1  # nats: it moves them in no direction
 _FLOOR = -30.0  # below all logprobs that a server reports
 
 
@@ -238,10 +240,10 @@ class HttpEngine(ServedEngine):
     def words(self, request: Request, answer: Answer) -> list[str]:
         """See ``ServedEngine.words``: as the answer alone names its tokens."""
         alone = self._alone(request)
-        if alone is None or not alone.counted:
-            return super().words(request, answer)
-        names = [str(entry.get("token")) for entry in alone.answer.entries]
         own = [str(entry.get("token")) for entry in answer.entries]
+        if alone is None or not alone.counted:  # words are not to be counted as tokens
+            return own or super().words(request, answer)
+        names = [str(entry.get("token")) for entry in alone.answer.entries]
         found = [token for token, _ in self.read(request, answer)]
         if tuple(found) != alone.tokens[: len(found)]:
             return [list(self._remote.texts)[token] for token in found]
@@ -267,7 +269,7 @@ class HttpEngine(ServedEngine):
         right = remote.right(request)
         if alone is not None and right == shown(answer.text):
             tokens = (*alone.tokens, *[END] * limit)[:limit]
-            end = _end(tokens, request.stop)
+            end = end_of(tokens, request.stop)
             known = with_logprobs(tokens[:end], remote.entries(answer) if alone.counted else [])
             wanted = FinishReason.STOP if right != alone.text else reason_of(alone.answer)
             if reason is wanted:
@@ -298,7 +300,8 @@ class HttpEngine(ServedEngine):
         if alone is None or right is None or only_the_server(request):
             yield from at_limit(request, answer)
         elif said == right:
-            allowed = max(_APART, FACTOR * _USUAL_NOISE[self._remote.dtype])
+            usual = FACTOR * _USUAL_NOISE[self._remote.dtype]
+            allowed = max(_APART, usual), max(_SHIFT, usual)
             there = alone.answer.entries if alone.counted else ()
             yield from about_likeliest(request, answer.entries, there, allowed)
             wanted = FinishReason.STOP if right != alone.text else alone.answer.reason
@@ -310,7 +313,9 @@ class HttpEngine(ServedEngine):
             tokens = tuple(token for token, _ in self.read(request, answer))
             if tokens and tokens == alone.tokens[: len(tokens)]:
                 yield right_text(said, [right])
-        yield from about_spelled(request, answer)
+        if not only_the_server(request):
+            yield from limited(request, answer, [*self._remote.full.values()])
+        yield from about_spelled(request, answer, self._remote.named_within())
         if entries and ended:
             yield Claim("tokens with logprobs", str(entries), str(limit), entries == limit)
 
@@ -321,12 +326,6 @@ class HttpEngine(ServedEngine):
     def _remote(self) -> Remote:
         remote: Remote = self._given.model
         return remote
-
-
-def _end(tokens: tuple[int, ...], stop: Sequence[tuple[int, ...]]) -> int | None:
-    """The number of tokens through the first stop sequence, if there is one."""
-    ends = range(1, len(tokens) + 1)
-    return next((e for e in ends for s in stop if s and tokens[max(0, e - len(s)) : e] == s), None)
 
 
 def served_family() -> Family:

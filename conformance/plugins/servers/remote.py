@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -128,6 +128,7 @@ class Remote:
         made: the number of requests made.
         alone: each answer alone, by ``key_of``.
         tables: its logprobs.
+        full: the answers alone that have as many tokens as their limits, by the server's count.
         refused: why the server does not take each field that was tried, alone.
         resets: connections that were reset, in the whole run.
     """
@@ -139,6 +140,7 @@ class Remote:
     made: int = 0
     alone: dict[Any, Alone] = field(default_factory=dict)
     tables: dict[Any, np.ndarray] = field(default_factory=dict)
+    full: dict[Any, Answer] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     resets: Resets = field(default_factory=Resets)
 
@@ -281,7 +283,13 @@ class Remote:
         """The number of an entry's token, which may be a part of a character."""
         text = str(entry.get("token") or "")
         raw = entry.get("bytes") if HALF in text or not text else None
-        return self.token(repr(raw) if raw else text.strip() or text)
+        shown = "".join(f"<0x{byte:02X}>" for byte in raw or ())  # as some vocabularies write them
+        return self.token(shown or text.strip() or text)
+
+    def named_within(self) -> Iterator[str]:
+        """The names of tokens within the answers alone, neither first nor last there."""
+        for alone in self.alone.values():
+            yield from (str(entry.get("token")) for entry in alone.answer.entries[1:-1])
 
     def words(self, text: str) -> Tokens:
         """The words of a text in place of tokens."""
@@ -295,6 +303,9 @@ class Remote:
             words = answer.text.split()
             made = Alone.of(answer, [t for t, _ in self.words(answer.text)], words, counted=False)
         self.alone[key_of(request)] = made
+        count = answer.usage.get("completion_tokens") or 0
+        if count >= request.max_tokens and not (request.asked and request.asked.schema):
+            self.full[key_of(request)] = answer
         return made
 
     def tokens(self, request: Request, answer: Answer) -> Tokens:
@@ -309,7 +320,11 @@ class Remote:
             return self.words(answer.text)
         said = shown(answer.text)
         if alone.text.startswith(said):
-            return with_logprobs(alone.tokens[: len(own) or alone.covered(said)], own)
+            count = len(own) or alone.covered(said)
+            if (self.right(request) or "").startswith(said):
+                # A stop string's last character may have more tokens than the stop sequence.
+                count = min(count, end_of(alone.tokens, request.stop) or count)
+            return with_logprobs(alone.tokens[:count], own)
         if own:
             return own
         pairs = enumerate(zip(alone.text, said, strict=False))
@@ -333,6 +348,12 @@ def with_logprobs(tokens: Sequence[int], said: Tokens) -> Tokens:
     """The tokens with the logprobs of an answer's entries, as far as it has any."""
     logprobs = [logprob for _, logprob in said[: len(tokens)]]
     return list(zip(tokens, [*logprobs, *[None] * (len(tokens) - len(logprobs))], strict=True))
+
+
+def end_of(tokens: tuple[int, ...], stop: Sequence[tuple[int, ...]]) -> int | None:
+    """The number of tokens through the first stop sequence, if there is one."""
+    ends = range(1, len(tokens) + 1)
+    return next((e for e in ends for s in stop if s and tokens[max(0, e - len(s)) : e] == s), None)
 
 
 def key_of(request: Request) -> Any:

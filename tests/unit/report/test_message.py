@@ -1,5 +1,6 @@
 """The message of a failure."""
 
+import functools
 import re
 
 import pytest
@@ -137,6 +138,7 @@ def test_a_wrong_token_comes_before_what_may_follow_from_it(result, finding):
 LEADING = (
     ("hangs", Verdict.HANG, "failure"),
     ("word", Verdict.DIVERGED, "free"),
+    ("draws", Verdict.DIVERGED, "statistics"),
     ("broke off", Verdict.PROTOCOL, "failure"),
     ("usage", Verdict.PROTOCOL, "claims"),
     ("leak", Verdict.LEAK, "leak"),
@@ -154,10 +156,24 @@ def test_what_leads_and_what_is_named_beside_it(result, finding, less, schedule)
         said = parts(failure_message(result(verdict=most, evidence=(found, lead))))[1]["what"]
         assert said.startswith(f"{what} (and 1 more finding")
         place = f" in schedule {schedule!r}" if schedule == "other" else ""
-        kinds = {"usage", "leak", "drift"}
-        named = not {what, less[0]} <= kinds and less[0] != "drift"
-        named = named and (less[0] != "usage" or schedule == "other")
+        rest = {"usage", "leak", "drift"}
+        follows = {"drift"} if schedule == "other" else {"drift", "usage"}
+        named = what in rest or less[0] not in follows
         assert said.endswith(f", one of them{place}: {less[0]})") is named
+
+
+def test_what_stays_in_memory_and_what_is_about_another_thing_are_named(result, finding):
+    claim = functools.partial(finding, Verdict.PROTOCOL, check="claims", cause="")
+    memory, count = claim(what="memory that the server kept: 9"), claim(what="usage, step 3: 4")
+    text, again = claim(what="a text, step 8: 'a'"), claim(what="usage, step 5: 4")
+    token = finding(Verdict.DIVERGED, check="free", what="cold")
+    for evidence, beside in (
+        ((token, memory, count), "2 more findings, one of them: memory that the server kept: 9"),
+        ((count, text, again), "2 more findings, one of them: a text, step 8: 'a'"),
+        ((count, again), "1 more finding"),
+    ):
+        bad = result(verdict=Verdict.PROTOCOL, evidence=evidence)
+        assert parts(failure_message(bad))[1]["what"] == f"{evidence[0].what} (and {beside})"
 
 
 def test_a_reused_prefix_is_named_beside_the_wrong_token_of_its_schedule(result, finding):

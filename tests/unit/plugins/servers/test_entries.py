@@ -31,6 +31,8 @@ def wrong(text, names, reason="stop"):
         ("<b>warm", ["<b>", "warm"]),
         ("warmhand", ["warm", "hand"]),  # names without spaces prove none
         ("warmhand", ["warm", "hand", " and more"]),  # a stop string ended the text before
+        ("warm", ["token_id:7"]),
+        ("warm hand", ["warm", " hand", "[e~["]),  # the end's name; it is in no text
     ],
 )
 def test_a_right_answer_is_spelled_by_its_entries(text, names):
@@ -44,6 +46,8 @@ def test_a_right_answer_is_spelled_by_its_entries(text, names):
         ("warm", ["warm", " hand"], "length", "the text of the logprobs"),
         ("warmhand", ["warm", " hand"], "length", "spaces of an answer"),
         ("warmhand", ["\u2581warm", "\u2581hand"], "stop", "spaces of an answer"),
+        ("b warm", ["a", " b", " warm", "a"], "stop", "the text of the logprobs"),
+        ("b a warm", ["a", " b", " a", " warm"], "stop", "the text of the logprobs"),
     ],
 )
 def test_another_text_is_found(text, names, reason, what):
@@ -84,11 +88,26 @@ TOPS = [("w", -0.5), ("v", -1.5), ("u", -2.5)]
 )
 def test_the_likeliest_are_those_of_the_answer_alone(mine, right):
     found, alone = entries("w", tops=mine), entries("w", tops=TOPS)
-    assert all(c.holds for c in about_likeliest(REQUEST, found, alone, 0.5)) is right
+    assert all(c.holds for c in about_likeliest(REQUEST, found, alone, (0.5, 0.1))) is right
 
 
 def test_parts_of_characters_that_share_a_name_are_not_compared():
     mine, alone = ([("w", -0.5), ("\ufffd", -5.0), ("\ufffd", one)] for one in (-5.1, -2.0))
-    assert (
-        list(about_likeliest(REQUEST, entries("w", tops=mine), entries("w", tops=alone), 0.5)) == []
-    )
+    found, right = entries("w", tops=mine), entries("w", tops=alone)
+    assert list(about_likeliest(REQUEST, found, right, (0.5, 0.1))) == []
+
+
+@pytest.mark.parametrize(("off", "right"), [(-0.45, False), (0.3, False), (0.05, True)])
+def test_no_more_likely_tokens_than_alone_are_all_moved_in_one_direction(off, right):
+    moved = [TOPS[0], *((name, logprob + off) for name, logprob in TOPS[1:])]
+    mine, alone = (entries(*"wwww", tops=tops) for tops in (moved, TOPS))
+    assert all(c.holds for c in about_likeliest(REQUEST, mine, alone, (0.5, 0.1))) is right
+
+
+def test_the_chosen_token_may_lead_the_likeliest():
+    def wrong(*tops):
+        answer = Answer("w", entries=entries("w", tops=tops), reason="length")
+        return [claim.what for claim in about_logprobs(REQUEST, answer) if not claim.holds]
+
+    assert wrong(("w", -0.5), ("v", -0.2), ("u", -0.3)) == []
+    assert wrong(("v", -0.7), ("u", -0.3), ("w", -0.5)) == ["order of the top logprobs"]
