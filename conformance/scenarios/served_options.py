@@ -119,7 +119,8 @@ def _of_checkpoints(brief: Brief) -> Iterator[Schedule]:
 def _kept(brief: Brief, name: str, caching: PrefixCaching, *, seeds: bool = False) -> Schedule:
     """Prompts with nothing in common, more than may be kept; then the first of them again.
 
-    The first one comes twice in a row, and the last two again: a full store still has them.
+    The first one comes twice in a row. At the end the last but one comes again, and once more after
+    another: a full store still has it, as what was used last is let go last.
     """
     sampler = Sampler(OF_SERVER, {"seed": 1}) if seeds else None
 
@@ -130,8 +131,8 @@ def _kept(brief: Brief, name: str, caching: PrefixCaching, *, seeds: bool = Fals
 
     rows = [row(f"r{at}", 50 + at) for at in range(_CAME)]
     rows.insert(1, row("first again", 50))
-    rows += [row(f"r{at} again", 50 + at) for at in (_CAME - 2, _CAME - 1)]
-    rows.append(row("again", 50))
+    used = _CAME - 2
+    rows += [row("used", 50 + used), row("again", 50), row("used again", 50 + used)]
     return one_by_one(name, rows, EngineOptions(prefix_caching=caching, counted=True))
 
 

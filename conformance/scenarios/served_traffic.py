@@ -358,7 +358,14 @@ def _own_logprobs(brief: Brief) -> Schedule:
     """Answers in one piece with their tokens' own logprobs, next to answers without logprobs."""
     lengths = (MEDIUM, LONG, SHORT, TWO, LONG + 1, SHORT + 1)
     rows = [
-        _with_or_without(brief, at, n, {"logprobs": at % 2 == 0}, streamed=at % 4 == 1)
+        _with_or_without(
+            brief,
+            at,
+            n,
+            {"logprobs": at % 2 == 0},
+            streamed=at % 4 == 1,
+            most=ANSWER // 2 + at,  # each row ends beside those after it
+        )
         for at, n in enumerate(lengths)
     ]
     return at_once("own_logprobs", *rows, options=EngineOptions(busy=True))

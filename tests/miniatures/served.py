@@ -5,6 +5,7 @@ An answer's words follow from its prompt alone. A loop gives each row a word at 
 
 import collections
 import hashlib
+import itertools
 import json
 import queue
 import socketserver
@@ -483,6 +484,36 @@ class NamesBytes(SubWords):
         return {**own, "top_logprobs": [own]}
 
 
+class SaysItOddly(SubWords):
+    """A right server that does what the API leaves open.
+
+    A stream begins with a role and nulls, has several tokens in an event and usage in
+    each; tokens are named by their ids, the chosen one is listed before likelier ones.
+    """
+
+    def entry(self, row, piece):
+        own = {"logprob": -0.5, "token": f"token_id:{int.from_bytes(piece)}", "bytes": None}
+        others = [
+            {"logprob": round(-0.2 - at * 1.37, 2), "token": f"token_id:{at}"} for at in (1, 2)
+        ]
+        return {"top_logprobs": [own, *others], **own}
+
+    def streamed(self, row, write):
+        none = {"index": 0, "finish_reason": None, "logprobs": {"content": None, "refusal": None}}
+        role = {"role": "assistant", "content": None, "refusal": None, "tool_calls": None}
+        write(self.chunk(row, 0, choices=[{**none, "delta": role}], usage=None))
+        held = []
+        for pair in itertools.chain(iter(row.out.get, END), [END]):
+            if held and (pair is END or len(held) == 3):
+                texts, entries = zip(*held, strict=True)
+                reason = row.reason if pair is END else None
+                choice = self.said("delta", "".join(texts), list(entries), reason)
+                choice["delta"].pop("role")
+                write(self.chunk(row, 0, choices=[choice], usage=self.usage(row)))
+                held = []
+            held.append(pair)
+
+
 class OneAtATime(Served):
     """A right server with one slot."""
 
@@ -599,6 +630,35 @@ class LosesLastText(SubWords):
 
     def give(self, row, word):
         super().give(row, ("", word[1]) if row.reason == "length" else word)
+
+
+class LosesFirstText(SubWords):
+    """All texts lack that of the first token, and the logprobs have it."""
+
+    def give(self, row, word):
+        super().give(row, ("", word[1]) if len(row.words) == 1 else word)
+
+
+class ShiftsLikeliest(SubWords):
+    """With several rows, the likeliest tokens but the chosen one are less likely."""
+
+    def entry(self, row, piece):
+        made, off = super().entry(row, piece), 0.45 * (len(self.rows) > 1)
+        others = [{"token": t, "bytes": list(t.encode()), "logprob": -3 - off} for t in "xyz"]
+        return made | {"top_logprobs": [*made["top_logprobs"], *others]}
+
+
+class SaysStopAtLimit(SubWordsAlone):
+    """All answers are said to have ended by themselves."""
+
+    def end(self, row, write):
+        row.reason = "stop"
+        super().end(row, write)
+
+    def whole(self, row):
+        made = super().whole(row)
+        made["choices"][0]["finish_reason"] = "stop"
+        return made
 
 
 class ReasonOfAnother(SubWords):

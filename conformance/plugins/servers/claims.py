@@ -302,7 +302,7 @@ def about_found(found: Sequence[tuple[str, int, int]]) -> Iterator[Claim]:
             str(count),
             f"{most}, as of others",
             count >= most,
-            cause="a full store lets go what was added last",
+            cause="a full store lets go what was added or used last",
             sentence=sentence,
         )
 

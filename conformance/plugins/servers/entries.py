@@ -44,6 +44,13 @@ def about_logprobs(
     if fields.get("logprobs") is True:  # not only because all requests have them
         said = str(sum(e.get("logprob") is not None for e in entries))
         yield Claim("tokens with logprobs", said, right := str(len(words)), said == right)
+    elif 0 < len(entries) < len(words):
+        sentence = (
+            f"the logprobs of the answer to {request.request_id!r} have {len(entries)} entries, "
+            f"and its text has {len(words)} tokens"
+        )
+        said, right, cause = str(len(entries)), str(len(words)), "entries are lost, or come late"
+        yield Claim("tokens with logprobs", said, right, False, cause, sentence)
     if "logprobs" in fields or "top_logprobs" in fields:
         yield from _all_named(entries)
     if "top_logprobs" in fields:

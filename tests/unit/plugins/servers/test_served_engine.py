@@ -139,7 +139,7 @@ def test_a_field_that_is_not_offered_leaves_the_rest_to_be_judged(kind):
 
 
 SMALL = (served.Small, served.EndsByItself, served.EndsSoon, served.SubWords, served.SubWordsAlone)
-SMALL += (served.NamesAsVocabularies, served.NamesBytes)
+SMALL += (served.NamesAsVocabularies, served.NamesBytes, served.SaysItOddly)
 
 
 # What takes seconds is asked of two of them by day.
@@ -207,6 +207,9 @@ FOUND = {
         "have no `token`, a text that OpenAI's API requires",
     ),
     served.LosesLastText: (("served_alone", "alone"), "of another text than it has"),
+    served.LosesFirstText: (("served_alone", "alone"), "lacks that of its first token, ' w'"),
+    served.ShiftsLikeliest: (("served_together", "ragged"), "are 0.45 nats below those alone"),
+    served.SaysStopAtLimit: (("served_alone", "alone"), "and the finish_reason 'stop', as each of"),
     served.ReasonOfAnother: (("served_stops",), "is right, and its finish_reason 'length'"),
     served.EndsEarlyAtLimit: (("served_alone",), "3 of 24 tokens"),
     served.DropsLastToken: (("served_together", "ragged"), "the text of a stream|logprobs|number"),

@@ -268,3 +268,24 @@ def full_store_takes_nothing_new(hits: Hits) -> Patch:
                 order.reverse()
 
     return wrap(LRUPromptCache.CacheOrder, "pop", pop)
+
+
+@_fault("S118.used-prompt-let-go-first", kills=("served_options/kept_number",))
+def used_prompt_let_go_first(hits: Hits) -> Patch:
+    """A kept prompt that is used again keeps its place among those that are let go."""
+    place: list[int] = []
+
+    def remove(self: Any, model: Any, tokens: list[Any]) -> None:
+        orders = self._lrus.values()
+        place[:] = [order.index((model, tokens)) for order in orders if (model, tokens) in order]
+
+    def push(right: Right, self: Any, model: Any, tokens: list[Any], kind: str = "") -> None:
+        right(self, model, tokens, kind)
+        order = self._lrus[kind]
+        if place and place[0] < len(order) - 1:
+            hits.hit()
+            order.insert(place[0], order.pop())
+        place.clear()
+
+    order = LRUPromptCache.CacheOrder
+    return together(before(order, "remove", remove), wrap(order, "push", push))
