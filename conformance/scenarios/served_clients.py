@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec.structs import replace
 
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions, PrefixCaching
@@ -107,7 +108,7 @@ def prefixes(brief: Brief) -> list[Schedule]:
     first, *others = rows
     turns = _turns(brief)
     return [
-        one_by_one("one_by_one", rows, options),
+        one_by_one("one_by_one", [*rows, *_twins(brief, first)], options),
         Schedule(
             "together",
             (together(first), together(*others, when=gone(first.request_id))),
@@ -125,6 +126,14 @@ def prefixes(brief: Brief) -> list[Schedule]:
             else []
         ),
     ]
+
+
+def _twins(brief: Brief, first: Request) -> list[Request]:
+    """Prompts of the first one's tokens in another order, and with another one near the begin."""
+    (begin, second, *rest), (low, high) = first.prompt, brief.tokens
+    other = low + (second - low + 1) % (high - low)
+    twins = {"order": (begin, *reversed((second, *rest))), "second": (begin, other, *rest)}
+    return [replace(first, request_id=name, prompt=prompt) for name, prompt in twins.items()]
 
 
 def _of_tenants(brief: Brief) -> list[Request]:

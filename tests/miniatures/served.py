@@ -147,7 +147,7 @@ class Served:
             return 400, "stream must be true or false"
         if not 0 <= body.get("top_p", 1) <= 1:
             return 400, "top_p must be at most 1"
-        stop = body.get("stop", [])
+        stop = body["stop"] = as_list(body.get("stop", []))
         if not isinstance(stop, list) or not all(isinstance(s, str) for s in stop):
             return 400, "stop must be texts"
         if not all(isinstance(v, int | float) for v in (body.get("logit_bias") or {}).values()):
@@ -238,6 +238,11 @@ class Served:
         usage = {"output_tokens": len(row.words)}
         yield {"type": "message_delta", "delta": delta, "usage": usage}
         yield {"type": "message_stop"}
+
+
+def as_list(stop):
+    """A stop string by itself as a list of it."""
+    return [stop] if isinstance(stop, str) else stop
 
 
 def from_messages(body):

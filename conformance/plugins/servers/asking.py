@@ -78,6 +78,9 @@ class Question:
         if self.endpoint:
             return endpoints.sent(self.endpoint, self.body)
         body = dict(self.body)
+        stops, plain = body.get("stop"), self.client is Client.OPENAI and not self.streamed
+        if plain and isinstance(stops, list) and len(stops) == 1:
+            body["stop"] = stops[0]  # a text by itself is allowed, and no list of letters
         return {"messages" if self.chat else "prompt": body.pop("input"), **body}
 
 

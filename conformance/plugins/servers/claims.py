@@ -130,7 +130,8 @@ def no_answer(came: Came, why: str) -> Claim:
     status, _, message = came.error.partition(": ")
     if not status.startswith("HTTP "):
         cause = "the server's work for this request failed, or its connection was lost"
-        return Claim(what, said, "one", False, cause, failed=True)
+        sentence = f"{what}, {came.name!r}: {came.error}{why}"
+        return Claim(what, said, "one", False, cause, sentence, failed=True)
     sentence = f"the server answered {status} to a right request, {came.name!r}: {message}{why}"
     cause = "the server fails for this request, or refuses it, only beside others or always"
     return Claim(what, said, "an answer", False, cause, sentence, failed=True)

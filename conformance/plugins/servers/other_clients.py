@@ -87,6 +87,8 @@ async def _raw(url: str, body: Mapping[str, Any], key: str) -> AsyncIterator[Pie
             return
         ended = False
         async for event in slow.events(headers):
+            if ended:
+                raise ClientFailedError(f"an event comes after [DONE]: {event[:_LONGEST]!r}")
             ended = event == b"[DONE]"
             if not ended:
                 yield _of_choice(json.loads(event))

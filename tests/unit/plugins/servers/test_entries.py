@@ -54,6 +54,12 @@ def test_another_text_is_found(text, names, reason, what):
     assert wrong(text, names, reason) == [what]
 
 
+def test_entries_that_are_fewer_than_the_tokens_of_a_text_are_found():
+    answer = Answer("t1 t2 t3", entries=entries("t1", "t2"), reason="length")
+    (found,) = [claim for claim in about_logprobs(REQUEST, answer) if not claim.holds]
+    assert found.sentence.endswith("have 2 entries, and its text has 3 tokens")
+
+
 AMONG, LARGEST = "logprob of a token among its top_logprobs", "the largest logprob"
 
 

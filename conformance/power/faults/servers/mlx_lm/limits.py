@@ -289,3 +289,16 @@ def used_prompt_let_go_first(hits: Hits) -> Patch:
 
     order = LRUPromptCache.CacheOrder
     return together(before(order, "remove", remove), wrap(order, "push", push))
+
+
+@_fault("S119.prompt-by-its-tokens-in-any-order", kills=("served_prefixes/one_by_one",))
+def prompt_by_its_tokens_in_any_order(hits: Hits) -> Patch:
+    """What is kept is found by which tokens a prompt has, and not by their order."""
+    first: dict[tuple[str, ...], list[int]] = {}
+
+    def fetch(right: Right, self: Any, model: Any, tokens: list[int]) -> Any:
+        same = first.setdefault((str(model), *map(str, sorted(tokens))), tokens)
+        hits.hit_if(same != tokens)
+        return right(self, model, same)
+
+    return wrap(LRUPromptCache, "fetch_nearest_cache", fetch)

@@ -341,3 +341,28 @@ def seed_used_once(hits: Hits) -> Patch:
             seeds.add(args.seed)
 
     return before(server.ResponseGenerator, "_serve_single", serve)
+
+
+@_fault("S120.stop-text-by-itself-ignored", kills=("served_stops",))
+def stop_text_by_itself_ignored(hits: Hits) -> Patch:
+    """A stop string that is no list ends nothing."""
+
+    def handle(right: Right, self: Any, request: Any, stop_words: list[str]) -> None:
+        alone = isinstance(self.body.get("stop"), str)
+        hits.hit_if(alone)
+        right(self, request, [] if alone else stop_words)
+
+    return wrap(server.APIHandler, "handle_completion", handle)
+
+
+@_fault("S121.logprobs-of-rows-before-the-end", kills=("served_traffic/own_logprobs",))
+def logprobs_of_rows_before_the_end(hits: Hits) -> Patch:
+    """When a row ends, the next logprobs of the rows are cut to their number, and not chosen."""
+
+    def filtered(right: Right, self: Any, keep: list[int], *args: Any) -> None:
+        following = list(self._next_logprobs)
+        right(self, keep, *args)
+        hits.hit_if(list(keep) != list(range(len(keep))))
+        self._next_logprobs = following[: len(keep)]
+
+    return wrap(GenerationBatch, "filter", filtered)
