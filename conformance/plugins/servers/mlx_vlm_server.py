@@ -242,9 +242,8 @@ class MlxVlmServer(ManagedEngine):
         if answer.bare:
             return [(token(word), None) for word in answer.text.split()]
         found = [(token(str(e["token"]).strip()), e.get("logprob")) for e in answer.entries]
-        # No text has special tokens: entries that are fewer than its words are lost.
-        said, plain = answer.text.split(), sum(t not in special.values() for t, _ in found)
-        lost = said[plain:] if answer.reason is not None else ()
+        # A text may lack special tokens, and no others: fewer entries than words are lost.
+        lost = answer.text.split()[len(found) :] if answer.reason is not None else ()
         return [*found, *((token(word), None) for word in lost)]
 
 
