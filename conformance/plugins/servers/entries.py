@@ -44,7 +44,7 @@ def about_logprobs(
     if fields.get("logprobs") is True:  # not only because all requests have them
         said = str(sum(e.get("logprob") is not None for e in entries))
         yield Claim("tokens with logprobs", said, right := str(len(words)), said == right)
-    elif 0 < len(entries) < len(words):
+    elif 0 < len(entries) < len(words) and answer.reason == FinishReason.LENGTH:
         sentence = (
             f"the logprobs of the answer to {request.request_id!r} have {len(entries)} entries, "
             f"and its text has {len(words)} tokens"

@@ -452,12 +452,6 @@ class ManagedEngine(ServedEngine):
             return [(others.get(token, token), said) for token, said in found]
         return self._spelling.read(self._right(request), answer)
 
-    def words(self, request: Request, answer: Answer) -> list[str]:
-        """See ``ServedEngine.words``; tokens that are pieces of text are those of the entries."""
-        if self._options.pieces:
-            return [str(entry.get("token")) for entry in answer.entries]
-        return super().words(request, answer)
-
     def whole(self, request: Request, found: Tokens, answer: Answer) -> tuple[Tokens, FinishReason]:
         """See ``ServedEngine.whole``."""
         if self._options.markers:
