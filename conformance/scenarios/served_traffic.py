@@ -231,7 +231,7 @@ def _ends(brief: Brief) -> Schedule:
     one = new_token(tokens[5], others)
     other = new_token(tokens[6], others | set(tokens[5]))
     ends = ((one,), (other,))
-    stops = [_stops(brief, name, own) for name, own in zip(names, tokens, strict=True)]
+    stops = [_stops(brief, row, own) for row, own in zip(rows, tokens, strict=True)]
     given = [
         # A client does not see which end token it was: the first is taken, and must be the one.
         replace(row, stop=(*stop, *sorted(ends, key=lambda end: (*own, *end).index(end[0]))))
@@ -322,8 +322,11 @@ def new_token(tokens: Sequence[int], taken: set[int]) -> int:
     return next((t for t in tokens[4:] if t not in taken), tokens[-1])
 
 
-def _stops(brief: Brief, name: str, tokens: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Stop sequences of unequal lengths: a client knows which ended an answer by its length."""
+def _stops(brief: Brief, row: Request, tokens: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Stop sequences of unequal lengths: a client knows which ended an answer by its length.
+
+    One begins with the end of the prompt, which is no part of the answer.
+    """
     low, high = brief.tokens
     never = next(t for t in range(high - 1, low, -1) if t not in tokens)
     early, late = tuple(tokens[2:4]), tuple(tokens[10:13])
@@ -333,9 +336,9 @@ def _stops(brief: Brief, name: str, tokens: Sequence[int]) -> tuple[tuple[int, .
         "last of three": (begun, nowhere, early),
         "earlier": (late, early),
         "later": (early, late),
-        "none": (begun, nowhere),
+        "none": (begun, nowhere, (row.prompt[-1], *tokens[:1])),
     }
-    return found.get(name, ())
+    return found.get(row.request_id, ())
 
 
 def _logprobs(brief: Brief) -> Schedule:

@@ -366,3 +366,17 @@ def logprobs_of_rows_before_the_end(hits: Hits) -> Patch:
         self._next_logprobs = following[: len(keep)]
 
     return wrap(GenerationBatch, "filter", filtered)
+
+
+@_fault("S123.stop-string-begun-in-the-prompt", kills=("served_traffic/ends",))
+def stop_string_begun_in_the_prompt(hits: Hits) -> Patch:
+    """A stop string may begin with the last token of the prompt."""
+
+    def made(right: Right, self: Any, model: Any, uids: Any, inputs: Any, *args: Any) -> None:
+        last = inputs.tolist()
+        right(self, model, uids, inputs, *args)
+        for matcher, token in zip(self._matchers, last, strict=True):
+            hits.hit_if(token in matcher._root)
+            matcher.advance(token)
+
+    return wrap(GenerationBatch, "__init__", made)
