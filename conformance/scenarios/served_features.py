@@ -23,6 +23,7 @@ from conformance.scenarios.build import (
     media_request,
     one_by_one,
     produced,
+    seeded,
     text_request,
     together,
 )
@@ -182,7 +183,8 @@ def models(brief: Brief) -> list[Schedule]:
         return text_request(brief, name, MEDIUM, max_tokens=count, asked=asked)
 
     rows = [row("own", 0), row("other", 1), row("own_again", 0), row("other_again", 1)]
-    if brief.library == "mlx_lm":  # whose requests may leave the model out
+    if brief.library == "mlx_lm":  # whose requests may leave the model out, and are served alone
+        rows.append(seeded(row("other_seeded", 1)))
         rows.append(row("unnamed", 0, model="default_model"))
         rows += _one_stop_word(brief, *rows[:2])  # others' chats have no stop strings
     own, other = row("own", 0, _long(brief)), row("other", 1)

@@ -104,6 +104,7 @@ def _spelled(
 def _limited(brief: Brief, rows: Sequence[Spelled]) -> Iterator[Request]:
     """Limits that cut a character, streamed and in one piece; one answer in every way.
 
+    That one has a line's end as a token, if any has: a piece of a stream without a letter.
     Some have a stop string that seems to begin within the answer, and does not come.
     """
     for at, row in enumerate(rows):
@@ -112,13 +113,14 @@ def _limited(brief: Brief, rows: Sequence[Spelled]) -> Iterator[Request]:
         fields = {"stop": [f"{_begun(row)}{_NEVER}"]} if at % 2 else {}
         asked = Asked(streamed=at % 3 != 1, fields=fields)
         yield replace(row.request, max_tokens=most, asked=asked)
+    lined = next((row for row in rows if b"\n" in row.pieces), rows[-1])
     ways = {"again": Asked(streamed=False)}
     if Capability.COMPLETIONS in brief.capabilities:
         ways["completion"] = Asked(chat=False)
     if Capability.ENDPOINTS in brief.capabilities:
         ways |= {name: Asked(endpoint=name) for name in ("messages", "responses")}
     for name, asked in ways.items():
-        request = rows[0 if name == "completion" else -1].request
+        request = (rows[0] if name == "completion" else lined).request
         yield replace(request, request_id=name, max_tokens=_LIMIT, asked=asked)
 
 

@@ -114,8 +114,9 @@ def same_text(streamed: Answer, again: Came) -> Iterator[Claim]:
     """Claim that a streamed answer has the same text as the unstreamed answer."""
     one, many = joined(again.answer), joined(streamed)
     holds = not again.error and one.strip() == many.strip()
-    found = again.error or repr(_apart(one, many))
-    yield Claim("the text of a stream", repr(_apart(many, one)), found, holds)
+    what, found = "the text of a stream", again.error or repr(_apart(one, many))
+    lost = f"in one piece, the answer to {again.name!r} fails: {again.error}"
+    yield Claim(what, repr(_apart(many, one)), found, holds, sentence=lost if again.error else "")
 
 
 def right_text(said: str, right: Sequence[str]) -> Claim:

@@ -11,7 +11,7 @@ from mlx_lm.generate import BatchGenerator
 from mlx_lm.models.cache import LRUPromptCache
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, before, together, wrap
+from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.plugins.servers.planting import served_fault
 
 _fault = partial(
@@ -160,6 +160,29 @@ def words_of_the_model_before(hits: Hits) -> Patch:
     return together(
         before(server.ModelProvider, "reset", reset),
         wrap(server.ResponseGenerator, "generate", generate),
+    )
+
+
+@_fault("S124.words-of-the-first-model-alone", kills=("served_models/in_turn",))
+def words_of_the_first_model_alone(hits: Hits) -> Patch:
+    """Requests that are served alone are read and answered by the first model's tokenizer."""
+    loaded: list[Any] = []
+
+    def load(_: Any, provider: Any, *__: Any) -> None:
+        loaded.append(provider.tokenizer)
+
+    def alone(right: Right, self: Any, *args: Any) -> None:
+        provider, own = self.model_provider, self.model_provider.tokenizer
+        hits.hit_if(loaded[0] is not own)
+        provider.tokenizer = loaded[0]
+        try:
+            right(self, *args)
+        finally:
+            provider.tokenizer = own
+
+    return together(
+        after(server.ModelProvider, "_load", load),
+        wrap(server.ResponseGenerator, "_serve_single", alone),
     )
 
 
