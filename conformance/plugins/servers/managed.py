@@ -38,6 +38,7 @@ from conformance.plugins.servers.claims import (
     about_lists,
     about_right_drafts,
     about_swap,
+    at_limit,
     right_text,
 )
 from conformance.plugins.servers.endpoints import ending_of
@@ -502,6 +503,8 @@ class ManagedEngine(ServedEngine):
 
     def about_text(self, request: Request, answer: Answer) -> Iterator[Claim]:
         """See ``ServedEngine.about_text``."""
+        if not self._options.words:  # where tokens have other texts, servers count some otherwise
+            yield from at_limit(request, answer)
         if self._options.markers:
             yield from self._marked.about(request, self._tokens(request), answer)
         if request.asked is not None and request.asked.endpoint:
