@@ -93,6 +93,15 @@ def bytes_of(kind: str, pieces: Sequence[str]) -> bytes:
     return bytes(bytes_by_letter[letter] for piece in pieces for letter in piece)
 
 
+def readable(kind: str, piece: str) -> str:
+    """The text of a piece; of a part of a character its bytes, as SentencePiece writes them."""
+    raw = bytes_of(kind, [piece])
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return "".join(f"<0x{byte:02X}>" for byte in raw)
+
+
 @functools.cache
 def single_bytes(kind: str) -> tuple[str, ...]:
     """The pieces of single bytes, which every vocabulary of this kind has."""

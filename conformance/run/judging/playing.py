@@ -25,6 +25,7 @@ from conformance.reference.subject import Subject
 from conformance.run.judging.drafts_alone import DraftsAlone
 from conformance.run.judging.following import followed
 from conformance.run.runner import play
+from conformance.scenarios.pieces import readable
 
 
 @dataclass(frozen=True)
@@ -305,4 +306,6 @@ def _policy(
 def _word(subject: Subject, schedule: Schedule, token: int) -> str:
     """The text of a token, if it has one that a user would know."""
     own = next((text for text, known in schedule.options.words if known == token), "")
+    if own and schedule.options.pieces:
+        return readable(schedule.options.pieces, own)
     return own or subject.library.word(subject.model, token)

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from conformance.core.errors import Unsupported
-from conformance.scenarios.pieces import PieceKind, bytes_of, single_bytes, spelled, word
+from conformance.scenarios.pieces import (
+    SPACE,
+    PieceKind,
+    bytes_of,
+    readable,
+    single_bytes,
+    spelled,
+    word,
+)
 
 TOKENS = (1, 192)
 WORDS = range(1, 25)
@@ -37,3 +45,16 @@ def test_single_bytes_and_words_are_what_they_stand_for(kind):
 def test_an_answer_with_a_special_token_is_not_spelled():
     with pytest.raises(Unsupported, match="special token 250"):
         spelled(PieceKind.BYTE_LEVEL, TOKENS, WORDS, [(30, 250)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "piece", "text"),
+    [
+        (PieceKind.BYTE_LEVEL, "\u010a\u0120a", "\n a"),
+        (PieceKind.LIBRARY, "\u00e9\u013d", "<0xE9><0x9B>"),
+        (PieceKind.BYTE_FALLBACK, "<0xE9>", "<0xE9>"),
+        (PieceKind.BYTE_FALLBACK, f"{SPACE}snow", " snow"),
+    ],
+)
+def test_pieces_are_shown_as_text_or_as_bytes(kind, piece, text):
+    assert readable(kind, piece) == text
