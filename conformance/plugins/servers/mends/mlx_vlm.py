@@ -389,7 +389,7 @@ def messages_stop(hits: Hits) -> Patch:
     def applied(right: Right, text: str, sequences: Any) -> Any:
         found = ended.pop(id(sequences), None)
         # What would come after it does not matter: any of the sequences may.
-        return right(" ".join([f"{text}{found}", *sequences]) if found else text, sequences)
+        return right(" | ".join([f"{text}{found}", *sequences]) if found else text, sequences)
 
     return together(
         after(request_normalization, "_build_gen_args", kept),
