@@ -69,10 +69,9 @@ def about_logprobs(
         yield Claim("tokens of the logprobs", said, found, said == found)
     tops = [(e, e.get("top_logprobs") or ()) for e in entries]
     if any(top for _, top in tops):
-        found = [[one["logprob"] for one in _after_own(e, top)] for e, top in tops]
-        wrong = next((top for top in found if top != sorted(top, reverse=True)), None)
-        said = str(wrong or found[0])
-        yield Claim("order of the top logprobs", said, "falling", wrong is None)
+        orders = [[float(one["logprob"]) for one in _after_own(e, top)] for e, top in tops]
+        wrong = next((order for order in orders if order != sorted(order, reverse=True)), None)
+        yield Claim("order of the top logprobs", str(wrong or orders[0]), "falling", wrong is None)
 
 
 def _after_own(entry: Mapping[str, Any], top: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
