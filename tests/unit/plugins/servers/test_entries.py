@@ -1,10 +1,13 @@
 """Entries of logprobs: how servers name tokens, and what they may leave out."""
 
+import msgspec
 import pytest
 
+from conformance.core.named_server import NamedServer
 from conformance.core.schedule import Request
 from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.entries import about_likeliest, about_logprobs, about_spelled
+from conformance.plugins.servers.remote import Remote
 
 REQUEST = Request("a", (1, 2, 3), 4)
 
@@ -117,3 +120,15 @@ def test_the_chosen_token_may_lead_the_likeliest():
 
     assert wrong(("w", -0.5), ("v", -0.2), ("u", -0.3)) == []
     assert wrong(("v", -0.7), ("u", -0.3), ("w", -0.5)) == ["order of the top logprobs"]
+
+
+def test_tokens_after_a_stop_sequence_are_none_of_an_answer():
+    """A server shows the end of a stop string's last character before it can end there."""
+    remote = Remote(NamedServer("http://127.0.0.1:1"), "small", "float32")
+    parts = [{"token": "\ufffd", "bytes": [byte]} for byte in "\u96ea".encode()]
+    answer = Answer("a\u96ea", entries=[{"token": "a", "bytes": [97]}, *parts], reason="length")
+    tokens = remote.keep(REQUEST, answer).tokens
+    stopped = msgspec.structs.replace(REQUEST, stop=(tokens[1:3],))
+    found = remote.tokens(stopped, Answer("a", entries=answer.entries))
+    assert tuple(token for token, _ in found) == tokens[:3]
+    assert remote.texts["<0xE9>"] == tokens[1]
