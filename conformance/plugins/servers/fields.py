@@ -86,7 +86,11 @@ def sampled(sampler: Sampler) -> dict[str, Any]:
     """The fields for a sampler: a server's own, or the library's without a seed."""
     if sampler.kind == OF_SERVER:
         return sampler.args
-    return {"temperature" if name == "temp" else name: v for name, v in sampler.args.items()}
+    args = dict(sampler.args)
+    if "temp" in args:
+        given = args.pop("temp")
+        args["temperature"] = int(given) if given == int(given) else given  # many write 1 for 1.0
+    return args
 
 
 def messages(request: Request, text: Callable[[Sequence[int]], str]) -> list[dict[str, Any]]:

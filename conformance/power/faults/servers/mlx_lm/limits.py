@@ -163,7 +163,7 @@ def words_of_the_model_before(hits: Hits) -> Patch:
     )
 
 
-@_fault("S124.words-of-the-first-model-alone", kills=("served_models/in_turn",))
+@_fault("S122.words-of-the-first-model-alone", kills=("served_models/in_turn",))
 def words_of_the_first_model_alone(hits: Hits) -> Patch:
     """Requests that are served alone are read and answered by the first model's tokenizer."""
     loaded: list[Any] = []

@@ -45,6 +45,18 @@ def temperature_of_zero_overridden(hits: Hits) -> Patch:
     return before(server.APIHandler, "validate_model_parameters", validate)
 
 
+@_fault("S124.whole-temperature-taken-for-none", kills=("served_traffic/options",))
+def whole_temperature_taken_for_none(hits: Hits) -> Patch:
+    """A temperature that is written without a point counts as 0."""
+
+    def validate(handler: Any) -> None:
+        whole = handler.temperature and isinstance(handler.temperature, int)
+        hits.hit_if(whole)
+        handler.temperature = 0.0 if whole else handler.temperature
+
+    return before(server.APIHandler, "validate_model_parameters", validate)
+
+
 @_fault("S90.limit-capped-by-the-default", kills=("served_options/defaults",))
 def limit_capped_by_the_default(hits: Hits) -> Patch:
     """No limit of a request is above that which counts where there is none."""

@@ -177,15 +177,3 @@ def nucleus_of_a_checkpoint_ignored(hits: Hits) -> Patch:
 def checkpoint_is_sampled_after_all(hits: Hits) -> Patch:
     """The temperature of a checkpoint that says not to sample is used."""
     return _of_checkpoint(hits, "do_sample")
-
-
-@_fault("S122.first-listed-stop-sequence-ends", kills=("served_endpoints/stop_sequences",))
-def first_listed_stop_sequence_ends(hits: Hits) -> Patch:
-    """The first stop sequence that a message lists ends it, and not the one that is said first."""
-
-    def applied(right: Right, text: str, sequences: Any) -> Any:
-        said = [one for one in sequences or () if one in text]
-        hits.hit_if(said and text.index(said[0]) > min(map(text.index, said)))
-        return right(text, said[:1])
-
-    return wrap(anthropic, "_apply_stop_sequences", applied)
