@@ -36,6 +36,8 @@ _AT_START = {"PYTHONIOENCODING", "PYTHONUTF8", "PYTHONCOERCECLOCALE"}
 # transformers imports a class's module when it is asked for the class.
 _CLASSES = ("AutoTokenizer", "PreTrainedTokenizerFast")
 ROOT = Path(__file__).parents[1]
+# pytest says so of each package with a plugin that is imported before it starts.
+_NOT_REWRITTEN = {"PYTEST_ADDOPTS": "-W ignore::pytest.PytestAssertRewriteWarning"}
 # What a program may have from elsewhere, where it is in its folder or an option names it.
 _OURS = ("conformance", "mlx", "mlx_lm", "mlx_vlm")
 _ELSEWHERE = ("--library-path", "releases")
@@ -58,14 +60,17 @@ def run_python(arguments, *, cwd, env, timeout):
         subprocess.TimeoutExpired: it takes longer; it is ended.
     """
     arguments = [str(argument) for argument in arguments]
-    # An option of the interpreter needs one; pytest wants to import its plugins itself.
+    installed, tests = _as_installed(arguments, cwd, env), arguments[:2] == ["-m", "pytest"]
+    # An option of the interpreter needs one; pytest imports the plugins of others itself.
     option = arguments[0].startswith("-") and arguments[0] not in ("-c", "-m")
-    if not FORKS or option or _AT_START & env.keys() or arguments[:2] == ["-m", "pytest"]:
+    if not FORKS or option or _AT_START & env.keys() or (tests and not installed):
         return start_python(arguments, cwd=cwd, env=env, timeout=timeout)
+    if tests:
+        env = {**_NOT_REWRITTEN, **env}
     with tempfile.TemporaryDirectory() as folder:
         out, err = (str(Path(folder, name)) for name in ("out", "err"))
         call = {"arguments": arguments, "cwd": str(cwd), "env": env, "out": out, "err": err}
-        code = _server(_as_installed(arguments, cwd, env)).call({**call, "timeout": timeout})
+        code = _server(installed).call({**call, "timeout": timeout})
         texts = [Path(file).read_bytes().decode() for file in (out, err)]
     if code is None:
         raise subprocess.TimeoutExpired(arguments, timeout, *texts)
@@ -90,7 +95,7 @@ def _as_installed(arguments, cwd, env):
     command = arguments[0] == "-c" and "conformance.app.cli import main" in arguments[1]
     paths = {Path(path) for path in env.get("PYTHONPATH", "").split(os.pathsep) if path}
     return (
-        (command or arguments[:2] == ["-m", "conformance"])
+        (command or arguments[:2] in (["-m", "conformance"], ["-m", "pytest"]))
         and paths <= {ROOT, ROOT / "tests/toy"}
         and not any(Path(cwd, name).exists() for name in _OURS)
         and not any(argument.startswith(_ELSEWHERE) for argument in arguments)
