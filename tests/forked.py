@@ -44,10 +44,18 @@ _ELSEWHERE = ("--library-path", "releases")
 # A program that prints what it has imported of all that any command on the registry needs.
 _PROBE = """
 import sys
+from importlib import import_module, metadata
+from pkgutil import walk_packages
+from conformance import checks, reference, report, run
+from conformance.app import pytest_plugin
 from conformance.app.cli import main
 from conformance.app.cli.main import group
-from conformance.app import pytest_plugin
 from conformance.run.registry import build_registry
+for package in (checks, pytest_plugin, reference, report, run):
+    for found in walk_packages(package.__path__, package.__name__ + "."):
+        import_module(found.name)
+for plugin in metadata.entry_points(group="pytest11"):
+    plugin.load()
 build_registry()
 print(*sys.modules)
 """
