@@ -26,6 +26,8 @@ import time
 import traceback
 from pathlib import Path
 
+from forked_children import fork_children
+
 FORKS = sys.platform == "linux"
 _MODULES = (
     *("mlx.nn", "numpy", "requests", "safetensors", "PIL.Image", "pytest", "hypothesis", "click"),
@@ -159,7 +161,7 @@ def serve():
         what = json.loads(line)
         child = os.fork()
         if child == 0:
-            _become(what)
+            _begin(what)
         answers.write(json.dumps(_wait(child, what["timeout"])) + "\n")
         answers.flush()
 
@@ -173,7 +175,7 @@ def _import_all():
     call = {"arguments": ["-c", _PROBE], "cwd": str(folder), "env": environment}
     child = os.fork()
     if child == 0:
-        _become({**call, "out": str(out), "err": str(err)})
+        _begin({**call, "out": str(out), "err": str(err)})
     assert _wait(child, 300) == 0, err.read_text(encoding="utf-8")
     names = out.read_text(encoding="utf-8").splitlines()[-1].split()
     shutil.rmtree(folder)
@@ -199,12 +201,17 @@ def _wait(child, seconds):
     return None
 
 
-def _become(what):
-    """Turn this process into the program, and end it as Python would."""
+def _begin(what):
+    """Turn this process into a program that prints to two files."""
     for number, file in ((1, what["out"]), (2, what["err"])):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    sys.stdin = io.TextIOWrapper(io.FileIO(0), encoding="utf-8")
+    _become(what)
+
+
+def _become(what):
+    """Turn this process into the program, and end it as Python would."""
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False), encoding="utf-8")
     sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8", write_through=False)
     sys.stderr = io.TextIOWrapper(
         io.FileIO(2, "w", closefd=False), "utf-8", "backslashreplace", line_buffering=True
@@ -213,6 +220,8 @@ def _become(what):
     os.environ.clear()
     os.environ.update(what["env"])
     os.chdir(what["cwd"])
+    if "out" in what:
+        fork_children(_become)
     code = 1
     try:
         code = _exit_code(what["arguments"])
@@ -247,6 +256,8 @@ def _run(arguments):
     more = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     # The first is the folder of this file.
     sys.path[:] = [*([] if os.environ.get("PYTHONSAFEPATH") else [first]), *more, *sys.path[1:]]
+    if xdist := sys.modules.get("xdist.workermanage"):
+        xdist._sys_path = list(sys.path)  # its workers get the one of its import
     importlib.invalidate_caches()
     if any(Path(path, "sitecustomize.py").is_file() for path in more):
         sys.modules.pop("sitecustomize", None)
