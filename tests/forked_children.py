@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
 _STREAMS = ("p2cread", "c2pwrite", "errwrite")
@@ -77,8 +78,8 @@ class _Forking:
         if what is None or os.getpid() != self._own or _of_a_start(what["env"]) != self._variables:
             return False
         # What is not redirected is that of this process.
-        ends = [number if given[name] == -1 else given[name] for number, name in enumerate(_STREAMS)]
-        files = [*ends, *given["pass_fds"]]
+        files = [given[n] if given[n] != -1 else k for k, n in enumerate(_STREAMS)]
+        files += given["pass_fds"]
         with self._turn, _adopting():
             try:
                 socket.send_fds(self._here, [json.dumps(what).encode()], files)
@@ -107,11 +108,11 @@ def _fork_of(given):
     program, *rest = given["args"] if isinstance(given["args"], list | tuple) else [given["args"]]
     while rest and rest[0] in ("-u", "-B"):
         rest = rest[1:]
-    if program != sys.executable or given["executable"] not in (None, program) or rest[:1] != ["-c"]:
+    if program != sys.executable or given["executable"] is not None or rest[:1] != ["-c"]:
         return None
     environment = os.environ if given["env"] is None else given["env"]
     found = {"arguments": list(map(str, rest)), "env": dict(environment)}
-    cwd = os.getcwd() if given["cwd"] is None else os.fspath(given["cwd"])
+    cwd = str(Path.cwd()) if given["cwd"] is None else os.fspath(given["cwd"])
     return {**found, "cwd": cwd, "kept": list(given["pass_fds"])}
 
 
@@ -154,9 +155,9 @@ def _begin(what, files, become):
     moved = [fcntl.fcntl(file, fcntl.F_DUPFD, 1 + max(numbers)) for file in files]
     for file, number in zip(moved, numbers, strict=True):
         os.dup2(file, number)
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in numbers:
+    for file in Path("/proc/self/fd").iterdir():
+        if int(file.name) not in numbers:
             with contextlib.suppress(OSError):  # the folder's own
-                os.close(int(name))
+                os.close(int(file.name))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     become(what)
