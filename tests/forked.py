@@ -26,8 +26,6 @@ import time
 import traceback
 from pathlib import Path
 
-from forked_children import fork_children
-
 FORKS = sys.platform == "linux"
 _MODULES = (
     *("mlx.nn", "numpy", "requests", "safetensors", "PIL.Image", "pytest", "hypothesis", "click"),
@@ -148,7 +146,7 @@ class Server:
 
 def serve():
     """Fork for each line of the input, and print how that ended."""
-    for name in _MODULES:
+    for name in (*_MODULES, "forked_children"):
         importlib.import_module(name)
     for name in _CLASSES:
         getattr(importlib.import_module("transformers"), name)
@@ -221,7 +219,8 @@ def _become(what):
     os.environ.update(what["env"])
     os.chdir(what["cwd"])
     if "out" in what:
-        fork_children(_become)
+        # Not imported above: a process that multiprocessing starts imports this file as its own.
+        importlib.import_module("forked_children").fork_children(_become)
     code = 1
     try:
         code = _exit_code(what["arguments"])
@@ -258,10 +257,15 @@ def _run(arguments):
     sys.path[:] = [*([] if os.environ.get("PYTHONSAFEPATH") else [first]), *more, *sys.path[1:]]
     if xdist := sys.modules.get("xdist.workermanage"):
         xdist._sys_path = list(sys.path)  # its workers get the one of its import
+    sys.orig_argv[:] = [sys.executable, *arguments]
     importlib.invalidate_caches()
     if any(Path(path, "sitecustomize.py").is_file() for path in more):
         sys.modules.pop("sitecustomize", None)
-        importlib.import_module("sitecustomize")
+        try:
+            importlib.import_module("sitecustomize")
+        except SystemExit:  # as Python cannot start then
+            traceback.print_exc()
+            sys.exit(1)
     if script:
         sys.argv[:] = arguments
         runpy.run_path(kind, run_name="__main__")
