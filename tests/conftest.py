@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import os
 import signal
 
@@ -12,6 +13,15 @@ from conformance.backend.random_state import can_draw, drawing_kept
 # How long an example takes depends on what else the machine does.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# What is made while tests are collected stays: nothing of it is garbage to look for.
+gc.disable()
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
+
 
 # What is started in the background by a shell ignores Ctrl-C, and all that it starts does.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

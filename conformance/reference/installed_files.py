@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import operator
 import os
 import sys
 import time
@@ -21,6 +22,7 @@ Signature = tuple[int, int, int, int]
 """Size in bytes, time of change of contents and of the inode in ns, inode."""
 
 _NOT_INSTALLED = frozenset({"__pycache__", "site-packages", "dist-packages"})
+_by_name = operator.attrgetter("name")
 
 
 def signature(path: str | Path) -> Signature | None:
@@ -49,21 +51,24 @@ def walk(root: Path) -> Iterator[tuple[str, Signature]]:
     waiting, seen = [str(root)], set()
     while waiting:
         folder = waiting.pop()
-        real = os.path.realpath(folder)
-        if real in seen:
-            continue
-        seen.add(real)
         try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name, reverse=True)
+            itself = os.stat(folder)  # noqa: PTH116 - called for every folder
+            if (itself.st_dev, itself.st_ino) in seen:
+                continue
+            seen.add((itself.st_dev, itself.st_ino))
+            entries = sorted(os.scandir(folder), key=_by_name, reverse=True)
         except OSError:
             continue
         for entry in entries:
-            with contextlib.suppress(OSError):  # a broken link
+            try:
                 if entry.is_dir():
                     if entry.name not in _NOT_INSTALLED:
                         waiting.append(entry.path)
-                else:
-                    yield entry.path, _signature(entry.stat())
+                    continue
+                sign = _signature(entry.stat())
+            except OSError:  # a broken link
+                continue
+            yield entry.path, sign
 
 
 def _signature(found: os.stat_result) -> Signature:

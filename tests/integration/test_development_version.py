@@ -8,7 +8,8 @@ from library_checkouts import change, make_checkout
 
 from conformance.plugins import mlx_lm
 
-RUN = ("run", "--engine", "mlx_lm", "--jobs", "1", "--json", "r.jsonl")
+RUN = ("run", "--engine", "mlx_lm", "--tier", "default", "--dtype", "float32")
+RUN += ("--jobs", "1", "--json", "r.jsonl")
 FAMILIES = ("--family", "afm7", "--family", "mamba2")
 SCENARIOS = ("--scenario", "ragged", "--scenario", "held")
 HELD = "arrays-cache-extract-view, arrays-cache-padding-never-computed"

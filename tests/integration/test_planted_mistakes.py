@@ -35,7 +35,8 @@ _REST = (  # only of the batch that decodes
     "\n        self._next_tokens"
 )
 _TOTAL = "        total_prompt_tokens = "
-_WAYS = ("--jobs", "1", "--explain-seconds", "80")  # beside other tests it takes longer
+# Beside other tests an explanation takes longer.
+_WAYS = ("--jobs", "1", "--tier", "default", "--dtype", "float32", "--explain-seconds", "80")
 MISTAKES = {
     "all rows rotate from the offset of row 0": Mistake(
         "models/llama.py",

@@ -18,7 +18,8 @@ def call(*words):
     done = CliRunner().invoke(group, words)
     return {"code": done.exit_code, "out": done.stdout, "err": done.stderr}
 
-AFM7 = ("--engine", "mlx_lm", "--family", "afm7", "--scenario", "ragged")
+AFM7 = ("--engine", "mlx_lm", "--family", "afm7", "--scenario", "ragged", "--tier", "default",
+    "--dtype", "float32")
 ALONE = ("--jobs", "1", "--explain-seconds", "0")  # it is explained below
 CASE = "mlx_lm/afm7/ragged/float32/0"
 found = {

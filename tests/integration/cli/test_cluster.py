@@ -22,6 +22,7 @@ pytest.importorskip("distributed")
 CHOSEN = (
     *("--engine", "mlx_lm", "--family", "llama", "--family", "mamba"),
     *("--scenario", "batch_of_one", "--scenario", "ragged", "--fresh", "--quiet"),
+    *("--tier", "default", "--dtype", "float32"),
 )
 FAULT = "mlx_lm/A9.filter-keeps-the-first-rows"
 ROOT = Path(__file__).parents[3]

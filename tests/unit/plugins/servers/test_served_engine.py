@@ -15,11 +15,13 @@ from conformance.core.errors import ModelError, NotOffered
 from conformance.core.phases import Phases
 from conformance.core.schedule import Client
 from conformance.core.verdict import Verdict
+from conformance.plugins.servers import served_engine
 from conformance.plugins.servers.asking import Asking, Question, Resets, ServerFailedError
 from conformance.plugins.servers.http import HttpEngine, HttpLibrary, served_family
 from conformance.reference.subject import Subject
 from conformance.report.message import worst_of
 from conformance.run.judging.judge import brief_for, judge_batched
+from conformance.scenarios import served_clients
 from conformance.scenarios.served import SERVED_SCENARIOS
 
 SCENARIOS = {scenario.name: scenario for scenario in SERVED_SCENARIOS}
@@ -278,8 +280,10 @@ def test_a_wrong_server_is_found(kind, monkeypatch):
         monkeypatch.setattr(kind, "slots", SLOTS[kind])
     if kind in {served.NoticesNobodyLeft, served.StarvesWhoJoins}:
         monkeypatch.setattr(HttpEngine, "patience", 30.0)
-    if kind is served.KeepsMemory:
-        monkeypatch.setattr(HttpEngine, "memory", lambda _: 2**28 + kind.kept)
+    if kind is served.KeepsMemory:  # as much of a tenth of the requests
+        monkeypatch.setattr(served_clients, "FLOOD", served_clients.FLOOD // 10)
+        monkeypatch.setattr(served_engine, "_MANY", served_engine._MANY // 10)
+        monkeypatch.setattr(HttpEngine, "memory", lambda _: 2**28 + 10 * kind.kept)
     (name, *schedules), what = FOUND[kind]
     found = outcome(kind, name, *schedules)
     assert not found.verdict.good
