@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import importlib
 import importlib.util
 
 
@@ -18,3 +19,8 @@ class Client(enum.StrEnum):
     def installed(self) -> bool:
         """Whether it can be used here; some are in the extra ``clients``."""
         return self is Client.RAW or importlib.util.find_spec(self.value) is not None
+
+    def load(self) -> None:
+        """Import its package; a later import takes no time."""
+        if self is not Client.RAW:
+            importlib.import_module(self.value)
