@@ -40,6 +40,7 @@ class _Plan:
     """A plan: the defects to mend, the schedules to rerun, and the defects without a mend.
 
     ``shown`` are the defects of these schedules; the mends of ``seen`` must have an effect.
+    ``over_http``: the mends are an engine's, for its server; which answers share a batch may change.
     ``instead`` are schedules to run in place of the case's own.
     """
 
@@ -50,6 +51,7 @@ class _Plan:
     shown: frozenset[str] = frozenset()
     seen: frozenset[str] = frozenset()
     instead: tuple[Schedule, ...] = ()
+    over_http: bool = False
 
     @property
     def hiding_if_refused(self) -> tuple[str, ...]:
@@ -265,7 +267,15 @@ class Mending:
         seen = frozenset(() if partly else shown)
         named = (name for entry in used for name in (entry.id, *entry.hides(family)))
         mended = dict.fromkeys(named)
-        return _Plan(tuple(mended), schedules, hiding, chosen, frozenset(shown), seen)
+        return _Plan(
+            tuple(mended),
+            schedules,
+            hiding,
+            chosen,
+            frozenset(shown),
+            seen,
+            over_http=any(entry.over_http(result.engine) for entry in used),
+        )
 
     def mends_of(
         self, result: CaseResult, entries: Sequence[Defect], also: Sequence[Defect] = ()
@@ -304,7 +314,7 @@ class Mending:
         seen = found.evidence
         if found.verdict is Verdict.UNSUPPORTED:
             return found, seen  # refused as a whole, it never reaches the code of a defect
-        if any(mend.other_pieces for mend in mends):
+        if plan.over_http or any(mend.other_pieces for mend in mends):
             seen = tuple(finding for finding in seen if finding.check != WITNESS)
         return found, (*seen, *map(_without_effect, idle))
 
