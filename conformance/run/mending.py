@@ -40,7 +40,7 @@ class _Plan:
     """A plan: the defects to mend, the schedules to rerun, and the defects without a mend.
 
     ``shown`` are the defects of these schedules; the mends of ``seen`` must have an effect.
-    ``over_http``: the mends are an engine's, for its server; which answers share a batch may change.
+    ``over_http``: the mends are an engine's, for its server; other answers may share a batch then.
     ``instead`` are schedules to run in place of the case's own.
     """
 

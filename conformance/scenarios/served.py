@@ -162,7 +162,7 @@ def _ends(brief: Brief) -> list[Schedule]:
 def _slots(brief: Brief) -> list[Schedule]:
     lengths = (MEDIUM, LONG, SHORT, TWO, MEDIUM, SHORT, TWO)
     rows = [
-        text_request(brief, f"r{i}", n, variant=i, max_tokens=ANSWER // 2 + i)
+        text_request(brief, f"r{i}", n, variant=i, max_tokens=2 * ANSWER + i)
         for i, n in enumerate(lengths)
     ]
     options = EngineOptions(prefill_batch_size=2, completion_batch_size=2)

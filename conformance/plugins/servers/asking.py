@@ -327,6 +327,8 @@ class Asking:
                         answer.add_parts(choice.delta)
                     answer.add(choice, piece)
                     put(Came(question.name, answer))
+                # On loaded cores whole answers wait to be read: in turns, as they were made.
+                await asyncio.sleep(0)
             if answer.reason is None and not answer.usage:
                 raise BrokenOffError("it ended without a finish_reason and without usage")
         finally:

@@ -624,7 +624,8 @@ def arrays_are_computed_where_they_are_made(hits: Hits) -> Patch:
     """What the processor returns is computed in the thread of its request."""
 
     def prepared(found: dict[str, Any], *_: Any, **__: Any) -> dict[str, Any]:
-        arrays = [value for _, value in tree_flatten(found) if isinstance(value, mx.array)]
+        leaves: Any = tree_flatten(found)
+        arrays = [value for _, value in leaves if isinstance(value, mx.array)]
         hits.hit_if(arrays)
         mx.eval(arrays)
         return found
