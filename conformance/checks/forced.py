@@ -43,7 +43,7 @@ def measure(play: Play, trace: Trace, request_id: str) -> tuple[Deviation, Envel
     return numerics.settle(
         lambda noise: _deviation(got, want, steps, noise),
         play.floor(request_id),
-        play.wider(request_id),
+        play.wider(request_id, steps),
     )
 
 

@@ -26,8 +26,8 @@ class Play:
         want: the oracle's stream of each request.
         floor: the smallest noise to assume for a request.
         envelope: the measured noise of a request; the first call runs the model.
-        wider: noise measurements of a request, from few runs to many; used only as far as a
-            difference requires (``numerics.settle``).
+        wider: noise measurements of a request in so many steps, from few runs to many; used only
+            as far as a difference requires (``numerics.settle``).
         full_logprobs: whether the engine declares logprobs over the whole vocabulary.
         staged: whether the engine reports the stage of each request.
         dtypes: for each request, the floating-point dtypes of its single stream's cache, layer by
@@ -53,7 +53,7 @@ class Play:
     want: Mapping[str, Stream]
     floor: Callable[[str], Envelope]
     envelope: Callable[[str], Envelope]
-    wider: Callable[[str], Sequence[Callable[[], Envelope]]]
+    wider: Callable[[str, int], Sequence[Callable[[], Envelope]]]
     full_logprobs: bool = True
     staged: bool = True
     dtypes: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)

@@ -57,7 +57,7 @@ def _deviation(
     return numerics.settle(
         lambda noise: numerics.deviation(own, batch, noise),
         play.floor(name),
-        play.wider(name),
+        play.wider(name, len(own)),
     )
 
 

@@ -19,6 +19,7 @@ from conformance.core.counted import Counted
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
+from conformance.core.faults.declaration import Injection
 from conformance.core.rounds import Hints
 from conformance.core.schedule import Request, Schedule, Stage
 from conformance.core.trace import CachedLayer, KeptCache, ProbeResult, StepOutput
@@ -331,6 +332,11 @@ class Engine(ABC):
         The end of each run asks for them, so they are read without importing more of the library.
         """
         return {}
+
+    @classmethod
+    def injected(cls, change: Injection) -> Injection:
+        """How a change of the library, such as a mend, takes effect where the engine decodes."""
+        return change
 
     @classmethod
     def passed(cls, model: Any, schedule: Schedule) -> Sequence[Passed]:  # noqa: ARG003

@@ -7,6 +7,7 @@ on a model, an engine or an array library; scenarios make schedules, and the run
 from __future__ import annotations
 
 import enum
+import importlib
 import importlib.util
 from typing import Any
 
@@ -30,6 +31,11 @@ class Client(enum.StrEnum):
     def installed(self) -> bool:
         """Whether it can be used here; some are in the extra ``clients``."""
         return self is Client.RAW or importlib.util.find_spec(self.value) is not None
+
+    def load(self) -> None:
+        """Import its package; a later import takes no time."""
+        if self is not Client.RAW:
+            importlib.import_module(self.value)
 
 
 class Stage(enum.StrEnum):

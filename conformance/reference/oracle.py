@@ -23,6 +23,8 @@ from conformance.reference.store import OracleCache
 
 # Minimal steps of a single stream, so that the next scenario need not extend it.
 MIN_STEPS = 7
+# Fewest steps in which noise is measured, if a stream has as many.
+_LEAST_NOISE = 16
 # The stateless oracle takes one whole pass per token: only short prompts and few tokens.
 STATELESS_PROMPT = 16
 STATELESS_STEPS = 4
@@ -117,11 +119,13 @@ class Oracle:
         schedule: Schedule | None,
         *,
         runs: int = PERTURBED_RUNS,
+        steps: int | None = None,
     ) -> Envelope:
         """The noise at each step of ``request``'s single stream.
 
         Args:
             runs: the number of perturbed runs; a larger number includes the runs of a smaller one.
+            steps: only so many of the first steps are needed; default: all.
 
         Raises:
             VoidNoiseError: the perturbation moved nothing.
@@ -132,8 +136,11 @@ class Oracle:
             prompt = self._history(request, options, schedule)
             return msgspec.structs.replace(request, prompt=prompt)
 
+        stream = self._streams[key]
+        if steps is not None and (least := _rounded(steps)) < len(stream.tokens):
+            stream = _first(stream, least, FinishReason.LENGTH)
         with self._counted():
-            return self._noise.cached(key, history, options, self._streams[key], runs=runs)
+            return self._noise.cached(key, history, options, stream, runs=runs)
 
     def noise_along(
         self,
@@ -154,11 +161,16 @@ class Oracle:
         return self._noise.along(request, options, stream, runs=runs, encoders=encoders)
 
     def wider(
-        self, request: Request, options: EngineOptions, schedule: Schedule | None
+        self,
+        request: Request,
+        options: EngineOptions,
+        schedule: Schedule | None,
+        *,
+        steps: int | None = None,
     ) -> tuple[Callable[[], Envelope], ...]:
         """The noise of ``request`` from few runs to many, each measured when it is called."""
         return tuple(
-            functools.partial(self.envelope, request, options, schedule, runs=runs)
+            functools.partial(self.envelope, request, options, schedule, runs=runs, steps=steps)
             for runs in (FEW_RUNS, PERTURBED_RUNS, THOROUGH_RUNS)
         )
 
@@ -302,6 +314,11 @@ def cut(stream: Stream, request: Request) -> Stream:
         if any(tokens[max(0, end - len(s)) : end] == s for s in request.stop if s):
             return _first(stream, end, FinishReason.STOP)
     return _first(stream, len(tokens), FinishReason.LENGTH)
+
+
+def _rounded(steps: int) -> int:
+    """A power of two: rows that differ soon need little noise, and few lengths are measured."""
+    return max(_LEAST_NOISE, 1 << (steps - 1).bit_length())
 
 
 def _first(stream: Stream, count: int, reason: FinishReason) -> Stream:

@@ -40,6 +40,7 @@ class _Plan:
     """A plan: the defects to mend, the schedules to rerun, and the defects without a mend.
 
     ``shown`` are the defects of these schedules; the mends of ``seen`` must have an effect.
+    ``over_http``: the mends are an engine's, for its server; other answers may share a batch then.
     ``instead`` are schedules to run in place of the case's own.
     """
 
@@ -50,6 +51,7 @@ class _Plan:
     shown: frozenset[str] = frozenset()
     seen: frozenset[str] = frozenset()
     instead: tuple[Schedule, ...] = ()
+    over_http: bool = False
 
     @property
     def hiding_if_refused(self) -> tuple[str, ...]:
@@ -239,13 +241,15 @@ class Mending:
         return [mend for mend in found if mend is not None]
 
     def _plan(self, result: CaseResult, entries: Sequence[Defect], also: Sequence[Defect]) -> _Plan:
-        known = result.expected or result.mended or is_workload(result.scenario)
+        loose = any(entry.anyhow_in(result.scenario) for entry in entries)
+        loose = loose or is_workload(result.scenario)
+        known = result.expected or result.mended or loose
         failed_as_known = not result.verdict.good and known
         if not failed_as_known:
             return _Plan()
         family = result.family
         mends = {entry.id: self.mends_for(entry, family) for entry in entries}
-        if is_workload(result.scenario):  # it need not show an unnamed one without a mend
+        if loose:  # it need not show an unnamed one without a mend
             scenario = result.scenario
             entries = [e for e in entries if mends[e.id] or scenario in e.verdicts]
         lacking = {entry.id for entry in entries if not mends[entry.id]}
@@ -259,11 +263,19 @@ class Mending:
         used += [entry for entry in also if entry.id in more]
         chosen = _unique(mend for entry in used for mend in (mends | more)[entry.id])
         # If schedules were left out, a mend's effect may be in those; a workload need not show all.
-        partly = result.left_out or is_workload(result.scenario)
+        partly = result.left_out or loose
         seen = frozenset(() if partly else shown)
         named = (name for entry in used for name in (entry.id, *entry.hides(family)))
         mended = dict.fromkeys(named)
-        return _Plan(tuple(mended), schedules, hiding, chosen, frozenset(shown), seen)
+        return _Plan(
+            tuple(mended),
+            schedules,
+            hiding,
+            chosen,
+            frozenset(shown),
+            seen,
+            over_http=any(entry.over_http(result.engine) for entry in used),
+        )
 
     def mends_of(
         self, result: CaseResult, entries: Sequence[Defect], also: Sequence[Defect] = ()
@@ -286,10 +298,11 @@ class Mending:
         made_anew = any(mend.single_stream for mend in mends)
         session, kept = self._mended_session(case, mends) if made_anew else (self._session, {})
         hits = {mend.key: kept.get(mend.key, Hits()) for mend in mends}
+        injected = self._session.registry.engines[case.engine].injected
 
         @contextlib.contextmanager
         def repaired(_: str = "") -> Iterator[None]:
-            with together(*(mend.repair(hits[mend.key]) for mend in mends)):
+            with together(*(injected(mend.repair)(hits[mend.key]) for mend in mends)):
                 yield
 
         if made_anew:
@@ -301,7 +314,7 @@ class Mending:
         seen = found.evidence
         if found.verdict is Verdict.UNSUPPORTED:
             return found, seen  # refused as a whole, it never reaches the code of a defect
-        if any(mend.other_pieces for mend in mends):
+        if plan.over_http or any(mend.other_pieces for mend in mends):
             seen = tuple(finding for finding in seen if finding.check != WITNESS)
         return found, (*seen, *map(_without_effect, idle))
 

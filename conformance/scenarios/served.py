@@ -51,7 +51,7 @@ from conformance.scenarios.served_clients import (
 )
 from conformance.scenarios.served_draws import SERVED_DRAWS
 from conformance.scenarios.served_endpoints import SERVED_ENDPOINTS
-from conformance.scenarios.served_features import FEATURES
+from conformance.scenarios.served_features import FEATURES, takes_images
 from conformance.scenarios.served_leaves import leaves, weighed
 from conformance.scenarios.served_options import SERVED_OPTIONS
 from conformance.scenarios.served_text import SERVED_TEXT
@@ -162,7 +162,7 @@ def _ends(brief: Brief) -> list[Schedule]:
 def _slots(brief: Brief) -> list[Schedule]:
     lengths = (MEDIUM, LONG, SHORT, TWO, MEDIUM, SHORT, TWO)
     rows = [
-        text_request(brief, f"r{i}", n, variant=i, max_tokens=ANSWER // 2 + i)
+        text_request(brief, f"r{i}", n, variant=i, max_tokens=2 * ANSWER + i)
         for i, n in enumerate(lengths)
     ]
     options = EngineOptions(prefill_batch_size=2, completion_batch_size=2)
@@ -217,10 +217,10 @@ def _media(brief: Brief) -> list[Schedule]:
         media_request(brief, "other", "image", content=1, max_tokens=ANSWER),
         media_request(brief, "larger", "image", size=1, content=2, max_tokens=ANSWER),
     ]
-    return [
-        at_once("images_and_text", *rows, options=BUSY),
-        at_once("one_picture_twice", _twice(brief)),
-    ]
+    schedules = [at_once("images_and_text", *rows, options=BUSY)]
+    if "image" not in brief.single:
+        schedules.append(at_once("one_picture_twice", _twice(brief)))
+    return schedules
 
 
 def _twice(brief: Brief) -> Request:
@@ -315,7 +315,7 @@ SERVED_SCENARIOS: tuple[Scenario, ...] = (
         _SERVED | {Capability.MEDIA},
         _media,
         (in_flight(2).shown_in("images_and_text"),),
-        applies=lambda f: "" if "image" in f.facts.modalities else "it takes no images",
+        applies=takes_images,
     ),
     Scenario(
         "served_quantized",

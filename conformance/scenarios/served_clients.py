@@ -82,7 +82,8 @@ def alone(brief: Brief) -> list[Schedule]:
             )
             for n in (_LIMIT, _LIMIT + 1)
         ]
-        schedules.append(one_by_one("limits", limits, options))
+        # Whoever does not read them goes on to the server's own limit.
+        schedules.append(one_by_one("limits", limits, EngineOptions(max_tokens=ANSWER)))
         # Others are asked for their models at the start.
         listed = text_request(brief, "listed", TWO, max_tokens=2)
         schedules.append(one_by_one("listed", [listed], EngineOptions(listed=True)))

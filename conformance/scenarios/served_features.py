@@ -360,8 +360,14 @@ _SERVED = frozenset({Capability.SERVED})
 _KEEPS = frozenset({Capability.PREFIX_CACHING})
 
 
-def _takes_images(family: Family) -> str:
-    return "" if "image" in family.facts.modalities else "it takes no images"
+def takes_images(family: Family) -> str:
+    """Why a server of this family is sent no images; empty if it is."""
+    facts = family.facts
+    if "image" not in facts.modalities:
+        return "it takes no images"
+    markers = facts.processor.markers if facts.processor is not None else {}
+    own = facts.stand_in is None or "image" in markers
+    return "" if own else "a stand-in makes its inputs here, which a server does not have"
 
 
 def _systems_matter(trace: Trace) -> bool:
@@ -404,7 +410,7 @@ FEATURES: tuple[Scenario, ...] = (
         _SERVED | {Capability.MEDIA, Capability.PREFIX_CACHING},
         images,
         (Witness("other tokens because of another image", images_matter),),
-        applies=_takes_images,
+        applies=takes_images,
     ),
     SERVED_TOOLS,
     Scenario(

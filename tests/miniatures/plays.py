@@ -199,7 +199,7 @@ class Script:
             **(
                 {
                     "envelope": self._envelope,
-                    "wider": lambda name: [partial(f, name) for f in measures],
+                    "wider": lambda name, _: [partial(f, name) for f in measures],
                     "policy": self.policy,
                     "dtype": self.dtype,
                 }

@@ -19,6 +19,9 @@ NUMERIC = frozenset({Verdict.DRIFT, Verdict.DIVERGED, Verdict.NAN})
 STRAY = NUMERIC | {Verdict.UNSTABLE, Verdict.CRASH}
 """The verdicts of a defect that reads uninitialized memory depend on the memory's content."""
 
+# How the names of libraries' servers end, and those of their scenarios begin.
+_SERVER, _SERVED = "_server", "served_"
+
 MAY_HIDE = NUMERIC | {Verdict.UNSTABLE, Verdict.ORACLE, Verdict.POLICY}
 """Verdicts that may disappear with other weights, other prompts or more noise."""
 
@@ -132,10 +135,24 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def is_about(self, engine: str, family: str, traits: Iterable[str] = ()) -> bool:
         """Whether the entry covers that family on that engine."""
         return (
-            matches(engine, self.engines)
+            (matches(engine, self.engines) or self.over_http(engine))
             and (matches(family, self.families) or any(has(traits, t) for t in self.traits))
             and not matches(family, self.except_families)
         )
+
+    def over_http(self, engine: str) -> bool:
+        """Whether it is an entry of the engine that decodes for this server.
+
+        Which requests share a batch is a matter of time: it may show in each of the server's
+        scenarios, as in a workload.
+        """
+        decodes = engine.removesuffix(_SERVER)
+        known = self.served and not self._of_servers and matches(decodes, self.engines)
+        return decodes != engine and known
+
+    @property
+    def _of_servers(self) -> bool:
+        return any(name.endswith(_SERVER) for name in self.engines)
 
     def ends(self, case: CaseId, versions: Mapping[str, str], device: str) -> bool:
         """Whether the defect ends the process that runs the case, as known before the run."""
@@ -143,6 +160,7 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
             self.ends_process
             and device.startswith(self.device)
             and self.shows_in(case.scenario)
+            and not self.over_http(case.engine)
             and self.is_about(case.engine, case.family)
             and matches(case.dtype, (*self.dtypes, *self.may_show_in))
             and self.active(versions)
@@ -167,10 +185,14 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return scenario in self.verdicts or self.anyhow_in(scenario)
 
     def anyhow_in(self, scenario: str) -> bool:
-        """Whether the scenario is a workload, in which it may show with any verdict or none."""
+        """Whether it may show in the scenario with any verdict or none.
+
+        That is a workload or, of an entry that is not a server's own, a scenario of servers.
+        """
         unnamed = scenario not in self.verdicts
         shown = bool(self.verdicts or self.other_seeds)
-        return unnamed and self.in_workloads and shown and is_workload(scenario)
+        served = scenario.startswith(_SERVED) and not self._of_servers
+        return unnamed and self.in_workloads and shown and (is_workload(scenario) or served)
 
     def _names(self, result: CaseResult) -> bool:
         """Whether the scenario may show it with the seed of the case."""

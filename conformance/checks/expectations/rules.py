@@ -110,7 +110,12 @@ class Expectations:
         if self._refusal(result) or excused(result.verdict, result.evidence):
             return ()
         concerned = [e for e in self._about(result)[0] if e.concerns(result)]
-        entries = _applicable(result, concerned, refused=self._refused(result))
+        refused = self._refused(result)
+        own = [e for e in concerned if not e.over_http(result.engine)]
+        entries = _applicable(result, own, refused=refused)
+        explained = entries and not _problem(result, entries, refused=refused)
+        if not (explained or result.verdict.good):
+            entries = _applicable(result, concerned, refused=refused)
         hidden = result.verdict.good and not any(entry.strict(result) for entry in entries)
         return () if hidden else tuple(entries)
 

@@ -137,6 +137,18 @@ class Asking:
 
         self._loop.call_soon_threadsafe(begin)
 
+    def next(self, wanted: Container[str], seconds: float) -> Came | None:
+        """The next event of a wanted request; ``None`` if there is none within ``seconds``."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            try:
+                came = self.came.get(timeout=left)
+            except queue.Empty:
+                return None
+            if came.name in wanted:
+                return came
+        return None
+
     def leave(self, name: str) -> dict[str, int]:
         """Close the connection of a question; returns how many pieces each request had then."""
         found: dict[str, int] = self._run(self._cancel(name))
@@ -317,6 +329,8 @@ class Asking:
                         answer.add_parts(choice.delta)
                     answer.add(choice, piece)
                     put(Came(question.name, answer))
+                # On loaded cores whole answers wait to be read: in turns, as they were made.
+                await asyncio.sleep(0)
             if answer.reason is None and not answer.usage:
                 raise BrokenOffError("it ended without a finish_reason and without usage")
         finally:
@@ -373,34 +387,3 @@ def stopped_at(request: Request, left_out: int) -> tuple[int, ...]:
     if len(request.stop) == 1:
         return request.stop[0]
     return next((sequence for sequence in request.stop if len(sequence) == left_out), ())
-
-
-class Incoming:
-    """Reads the queue of events, and keeps events that are not wanted yet."""
-
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
-        self._waiting: list[Came] = []
-
-    def next(self, wanted: Container[str], seconds: float) -> Came | None:
-        """The next event of a wanted request; ``None`` if there is none within ``seconds``."""
-        if self._waiting:
-            return self._waiting.pop(0)
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            try:
-                came = self._asking.came.get(timeout=left)
-            except queue.Empty:
-                return None
-            if came.name in wanted:
-                return came
-        return None
-
-    def drain(self, wanted: Container[str]) -> None:
-        """Keep only the events of wanted requests, after a removal."""
-        while True:
-            try:
-                self._waiting.append(self._asking.came.get_nowait())
-            except queue.Empty:
-                break
-        self._waiting = [came for came in self._waiting if came.name in wanted]

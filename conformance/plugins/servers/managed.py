@@ -23,6 +23,8 @@ from conformance.core.accepted_fields import COMMAND_LINE, LeftOut, Passed, Reco
 from conformance.core.engine import Submission
 from conformance.core.engine_options import TWIN, EngineOptions
 from conformance.core.errors import Unsupported
+from conformance.core.faults.declaration import Injection
+from conformance.core.faults.patching import together
 from conformance.core.origin import Origin, Other
 from conformance.core.phases import ServedStep
 from conformance.core.schedule import Asked, Request, Schedule, own_limit, own_sampler
@@ -172,6 +174,13 @@ class ManagedEngine(ServedEngine):
     def of_family(cls, origin: Origin, family: str) -> Other:  # noqa: ARG003
         """The model of another family, in the dtype and with the seed of this one."""
         raise Unsupported("the server does not load other models: not supported")
+
+    @classmethod
+    def injected(cls, change: Injection) -> Injection:
+        """See ``Engine.injected``: in the server's process, and here for the single stream."""
+        if isinstance(change, planting.InServer):
+            return change
+        return lambda hits: together(change(hits), planting.InServer(change)(hits))
 
     @classmethod
     @abstractmethod

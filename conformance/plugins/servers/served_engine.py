@@ -28,7 +28,6 @@ from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.asking import (
     Asking,
     Came,
-    Incoming,
     Question,
     Resets,
     ServerFailedError,
@@ -207,14 +206,6 @@ class ServedEngine(Engine):
         self._look = Look()
         self.url = self.connect()
         self._asking = Asking(self.url, resets=self.resets())
-        self._incoming = Incoming(self._asking)
-        try:
-            if self._own:
-                self._begin_busy()
-            self._look.memory = self.memory()
-        except BaseException:
-            self._asking.close()
-            raise
 
     @abstractmethod
     def connect(self) -> str:
@@ -297,7 +288,9 @@ class ServedEngine(Engine):
         return ""
 
     def insert(self, submissions: Sequence[Submission]) -> None:
-        """Send all requests at once."""
+        """Send all requests at once, the first ones after the engine's own."""
+        if not self._requests:
+            self._begin(submissions)
         # A request that finds no free slot waits for one.
         room = self._room(len(submissions))
         for submission in submissions:
@@ -318,7 +311,6 @@ class ServedEngine(Engine):
             answer.last = time.monotonic()
             self._left[name] = Left(answer, pieces)
             self._stages.pop(name, None)
-        self._incoming.drain(self._stages)
 
     def stages(self) -> Mapping[str, Stage]:
         """The stages that a client knows: a request whose answer has begun is in decode.
@@ -356,12 +348,12 @@ class ServedEngine(Engine):
             waiting = [n for n, stage in self._stages.items() if stage in _BEFORE_DECODE]
             found = self.prefilled(waiting)
             if found is None:
-                return self._incoming.next(self._stages, left)
+                return self._asking.next(self._open(), left)
             if new := {n: more for n in found if (more := found[n] - self._processed.get(n, 0))}:
                 self._processed |= found
                 self._stages |= dict.fromkeys(new, Stage.PREFILL)
                 return new
-            if came := self._incoming.next(self._stages, min(left, _PREFILL_SECONDS)):
+            if came := self._asking.next(self._open(), min(left, _PREFILL_SECONDS)):
                 return came
         return None
 
@@ -388,8 +380,6 @@ class ServedEngine(Engine):
 
     def _output(self, came: Came) -> StepOutput:
         name, request = came.name, self._requests[came.name]
-        if self._stages[name] is Stage.FINISHED:  # a later piece of a garbled answer
-            return StepOutput()
         self._answers[name] = came.answer
         if came.error:
             return self._refused(came)
@@ -506,6 +496,15 @@ class ServedEngine(Engine):
             raise ServerFailedError(f"a plain request afterwards: {came.error}{self._because()}")
         pairs = [(self._requests[n], Came(n, self._answers[n], ended=True)) for n in ended]
         yield from self._look.after(self, pairs)
+
+    def _begin(self, submissions: Sequence[Submission]) -> None:
+        """Import the clients, which takes seconds; then be at work, if the options say so."""
+        for submission in submissions:
+            if (asked := submission.request.asked) is not None:
+                asked.client.load()
+        if self._own:
+            self._begin_busy()
+        self._look.memory = self.memory()
 
     def _begin_busy(self) -> None:
         """Send a long request and wait for its first token; it runs until no other is open."""

@@ -27,26 +27,29 @@ def followed(subject: Subject, engine: type[Engine], schedule: Schedule, trace: 
     with subject.phases("single stream"):
         want = _streams(subject, schedule, trace)
 
-    def noise(name: str, runs: int) -> Envelope:
+    @functools.cache
+    def noise(name: str, *, runs: int, steps: int | None = None) -> Envelope:
         with subject.phases("noise"):
             request = schedule.request(name)
             if not request.random:
-                return oracle.envelope(request, options, schedule, runs=runs)
+                return oracle.envelope(request, options, schedule, runs=runs, steps=steps)
             return oracle.noise_along(request, options, want[name], runs=runs)
 
     @functools.cache
     def usual() -> Envelope:
         """The largest noise of the first row that draws, for all: each has its own tokens."""
-        found = noise(_drawing(schedule)[0].request_id, FEW_RUNS)
+        found = noise(_drawing(schedule)[0].request_id, runs=FEW_RUNS)
         steps = max(len(stream.tokens) for stream in want.values())
         level = float(max(found.full.max(), found.top.max()))
         flat = np.full(steps, level, np.float32)
         return Envelope(flat, flat, found.floor, few=True)
 
-    def wider(name: str) -> list[Callable[[], Envelope]]:
-        own = [functools.partial(noise, name, runs) for runs in (PERTURBED_RUNS, THOROUGH_RUNS)]
-        few = usual if schedule.request(name).random else functools.partial(noise, name, FEW_RUNS)
-        return [few, *own]
+    def wider(name: str, steps: int) -> list[Callable[[], Envelope]]:
+        few, *more = (
+            functools.partial(noise, name, runs=runs, steps=steps)
+            for runs in (FEW_RUNS, PERTURBED_RUNS, THOROUGH_RUNS)
+        )
+        return [usual if schedule.request(name).random else few, *more]
 
     return Play(
         schedule,

@@ -30,7 +30,7 @@ def compared(subject: Subject, schedule: Schedule, request: Request, got: Stream
     return numerics.settle(
         lambda noise: numerics.deviation(mine, theirs, noise),
         oracle.floor_envelope(want, options),
-        oracle.wider(request, options, schedule),
+        oracle.wider(request, options, schedule, steps=steps),
     )
 
 

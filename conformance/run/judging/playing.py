@@ -50,11 +50,13 @@ class _Noise:
                 self.schedule.request(name), self.schedule.options, self.schedule
             )
 
-    def wider(self, name: str) -> list[Callable[[], Envelope]]:
+    def wider(self, name: str, steps: int) -> list[Callable[[], Envelope]]:
         if name in self.engine:
             return [functools.partial(self.envelope, name)]
         request = self.schedule.request(name)
-        measures = self.subject.oracle.wider(request, self.schedule.options, self.schedule)
+        measures = self.subject.oracle.wider(
+            request, self.schedule.options, self.schedule, steps=steps
+        )
         stages: list[Callable[[], Envelope]] = [
             functools.partial(self._timed, name, measure) for measure in measures
         ]

@@ -244,7 +244,7 @@ def play_of(run: Run, exported: Exported, golden: Mapping[str, Recorded], vocab:
         want,
         floor=noise.__getitem__,
         envelope=noise.__getitem__,
-        wider=lambda name: [functools.partial(noise.__getitem__, name)],
+        wider=lambda name, _: [functools.partial(noise.__getitem__, name)],
         full_logprobs=shows,
         staged=False,
     )

@@ -41,7 +41,7 @@ def play(*given, drafting=OWN, request=REQUEST, margins=None, instead=None):
         {"a": dataclasses.replace(want)},
         floor=lambda _: flat_envelope(VOCAB, NOISE),
         envelope=lambda _: flat_envelope(VOCAB, NOISE),
-        wider=lambda _: [lambda: flat_envelope(VOCAB, NOISE)],
+        wider=lambda *_: [lambda: flat_envelope(VOCAB, NOISE)],
     )
 
 

@@ -111,11 +111,11 @@ def test_a_margin_is_held_against_the_usual_noise_though_few_runs_explain_the_nu
     for step in range(5):
         script.free.change("a", step, logprobs=None)
     play = script.play(
-        wider=lambda _: [lambda: dataclasses.replace(few, few=True)], envelope=lambda _: usual
+        wider=lambda *_: [lambda: dataclasses.replace(few, few=True)], envelope=lambda _: usual
     )
     (found,) = check_free(play)
     assert (found.verdict, found.noise) == (Verdict.TIE, pytest.approx(5 * NOISE))
-    (found,) = check_free(script.play(wider=lambda _: [lambda: few], envelope=lambda _: usual))
+    (found,) = check_free(script.play(wider=lambda *_: [lambda: few], envelope=lambda _: usual))
     assert (found.verdict, found.noise) == (Verdict.DIVERGED, pytest.approx(3.5 * NOISE))
 
 

@@ -50,7 +50,7 @@ def played(policy, *, logprobs=True, failure=None, asked=None):
         {"a": WANT},
         floor=lambda _: flat_envelope(STEPS, NOISE),
         envelope=noise,
-        wider=lambda name: [lambda: noise(name)] * 2,
+        wider=lambda name, _: [lambda: noise(name)] * 2,
         policy=policy,
     )
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import mlx.core as mx
 from fastapi import HTTPException
+from mlx.utils import tree_flatten
 from mlx_vlm import server as package
 from mlx_vlm.generate import ar
 from mlx_vlm.models.llava.processing_llava import LlavaProcessor
@@ -617,6 +618,20 @@ def last_texts_come_whole(hits: Hits) -> Patch:
         return text
 
     return wrap(_ServerTokenStreamer, "_fallback_advance", advance)
+
+
+@served_mend("server-arrays-of-another-thread")
+def arrays_are_computed_where_they_are_made(hits: Hits) -> Patch:
+    """What the processor returns is computed in the thread of its request."""
+
+    def prepared(found: dict[str, Any], *_: Any, **__: Any) -> dict[str, Any]:
+        leaves: Any = tree_flatten(found)
+        arrays = [value for _, value in leaves if isinstance(value, mx.array)]
+        hits.hit_if(arrays)
+        mx.eval(arrays)
+        return found
+
+    return after(generation.ResponseGenerator, "_preprocess_request", prepared)
 
 
 FEATURES_ARE_ALIGNED_WITH_TOKENS = served_mend("qwen3-vl-features-of-first-row-served")(

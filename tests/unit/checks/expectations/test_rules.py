@@ -264,6 +264,28 @@ def test_an_entry_outside_of_workloads_excuses_none():
     assert Expectations((defect(in_workloads=False),)).to_mend(wrong)[0] == ()
 
 
+@pytest.mark.parametrize("changes", [{}, {"served": False}, {"engines": ("mlx_lm_server",)}])
+def test_an_engine_s_entry_may_show_in_its_server_if_that_can_meet_it(changes):
+    mended = MendedResult(Verdict.EXACT, ("lost-state",), ("many",), 0.1)
+    entry = defect(**changes)
+    wrong = case("protocol", engine="mlx_lm_server", scenario="served_media")
+    assert Expectations((entry,)).to_mend(wrong)[0] == (() if changes else (entry,))
+    assert not expected(wrong, entry)
+    assert expected(msgspec.structs.replace(wrong, mended=mended), entry) is not bool(changes)
+    assert expected(case("exact", engine="mlx_lm_server", scenario="served_media"), entry)
+
+
+def test_an_engine_s_entry_has_no_part_in_what_an_entry_of_the_server_explains():
+    own = defect(
+        "own", engines=("mlx_lm_server",), verdicts={"served_ends": Verdict.PROTOCOL}, families="*"
+    )
+    known = Expectations((own, defect()))
+    explained = case("protocol", engine="mlx_lm_server", scenario="served_ends")
+    assert known.to_mend(explained)[0] == (own,)
+    worse = case("hang", engine="mlx_lm_server", scenario="served_ends")
+    assert known.to_mend(worse)[0] == (own, defect())
+
+
 def test_an_entry_whose_family_shows_workloads_alone_is_stale():
     entry = defect(families=("plamo2", "gone"))
     ran = [case(), case(scenario="traffic", family="gone")]

@@ -13,6 +13,7 @@ from conformance.core.faults import Hits
 from conformance.core.phases import ForwardCall
 from conformance.plugins.mlx_vlm import mends as vlm_library
 from conformance.plugins.servers import planting, starting
+from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.mends import mlx_lm as lm_mends
 from conformance.plugins.servers.mends import mlx_vlm as vlm_mends
 from conformance.power.faults.mlx_lm import rows
@@ -42,6 +43,15 @@ def test_servers_have_what_is_asked_for_inside_the_block():
         assert len(planting.wanted()) == 1
     assert planting.wanted() == []
     assert hits.count == 0  # it counts where it takes place
+
+
+def test_a_library_s_mend_is_put_into_the_server_and_into_this_process():
+    hits = Hits()
+    with ManagedEngine.injected(at_the_end)(hits):
+        assert planting.wanted() == [(f"{__name__}:at_the_end", hits)]
+        assert hits.count == 1
+    own = planting.InServer(at_the_end)
+    assert ManagedEngine.injected(own) is own
 
 
 def test_a_server_without_patches_is_run_as_its_users_run_it(tmp_path):

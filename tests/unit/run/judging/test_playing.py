@@ -85,7 +85,7 @@ def test_the_noise_is_not_measured_where_the_floor_explains_all():
 def test_a_row_whose_difference_is_typical_of_others_is_not_measured_itself():
     measured = []
 
-    def wider(request, options, schedule):
+    def wider(request, options, schedule, *, steps):
         def measure():
             measured.append(request.request_id)
             return Envelope(np.float32([1e-4] * 3), np.float32([1e-4] * 3), 1e-6)
@@ -103,7 +103,7 @@ def test_a_row_whose_difference_is_typical_of_others_is_not_measured_itself():
         return numerics.settle(
             lambda envelope: numerics.deviation(want + np.float32(off), want, envelope),
             floor,
-            noise.wider(name),
+            noise.wider(name, 3),
         )[0]
 
     assert settled("a", 9e-5).within_noise
