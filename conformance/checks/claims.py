@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from conformance.checks.play import Play
 from conformance.core.trace import Claim, Trace
-from conformance.core.verdict import Finding, Verdict
+from conformance.core.verdict import Finding
 
 
 def check_claims(play: Play) -> list[Finding]:
-    """``protocol`` for the first claim of each kind that does not hold, in each run.
+    """The claim's verdict for the first of each kind that does not hold, in each run.
 
     See ``failure`` for those about work that failed.
     """
     return [
         Finding(
-            Verdict.PROTOCOL,
+            claim.verdict,
             "claims",
             claim.where(step),
             schedule=play.schedule.name,
