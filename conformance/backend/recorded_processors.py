@@ -10,7 +10,6 @@ import numpy as np
 
 from conformance.backend.sampling import ProcessorFn
 from conformance.core.trace import Claim, TokenEvent
-from conformance.core.verdict import Verdict
 
 _SHOWN = 8  # tokens in a message
 
@@ -100,7 +99,7 @@ def _claim(what: str, got: str, expected: str, holds: bool) -> Claim:  # noqa: F
         holds,
         cause="the history of a row is another row's, or lacks a part of the prompt",
         sentence=f"a logits processor is not given {what}",
-        verdict=Verdict.DRIFT,
+        drift=True,
     )
 
 

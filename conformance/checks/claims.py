@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from conformance.checks.play import Play
 from conformance.core.trace import Claim, Trace
-from conformance.core.verdict import Finding
+from conformance.core.verdict import Finding, Verdict
 
 
 def check_claims(play: Play) -> list[Finding]:
-    """The claim's verdict for the first of each kind that does not hold, in each run.
+    """``protocol`` for the first claim of each kind that does not hold, in each run, or ``drift``.
 
     See ``failure`` for those about work that failed.
     """
     return [
         Finding(
-            claim.verdict,
+            Verdict.DRIFT if claim.drift else Verdict.PROTOCOL,
             "claims",
             claim.where(step),
             schedule=play.schedule.name,

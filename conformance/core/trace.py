@@ -16,7 +16,6 @@ from conformance.core.counted import Counted
 from conformance.core.phases import ForwardCall, ServedStep
 from conformance.core.pooled import Pooled, Stored
 from conformance.core.schedule import Schedule, Stage
-from conformance.core.verdict import Verdict
 
 
 class FinishReason(enum.StrEnum):
@@ -72,7 +71,7 @@ class Claim:
         cause: the likely cause if they don't.
         sentence: what is found if they don't; empty: that there are ``found``.
         failed: whether it is about work that failed: no answer, half of one, or an exception.
-        verdict: if they don't, and no work failed.
+        drift: whether it is about what tokens are chosen by, which is off if they don't.
     """
 
     what: str
@@ -82,7 +81,7 @@ class Claim:
     cause: str = "what the engine reports is not computed from what it does"
     sentence: str = ""
     failed: bool = False
-    verdict: Verdict = Verdict.PROTOCOL
+    drift: bool = False
 
     def where(self, step: int) -> str:
         """What is found at a step if they don't agree."""
