@@ -74,9 +74,7 @@ def _stop_tokens(options: EngineOptions) -> dict[str, Any]:
     return {"stop_tokens": {token for (token,) in options.stop}}
 
 
-def defaults(
-    sampler: RecordedSampler | None, processors: Sequence[ProcessorFn]
-) -> dict[str, Any]:
+def defaults(sampler: RecordedSampler | None, processors: Sequence[ProcessorFn]) -> dict[str, Any]:
     """The generator's arguments for rows without a sampler or processors of their own."""
     made: dict[str, Any] = {"sampler": sampler} if sampler is not None else {}
     return made | ({"logits_processors": list(processors)} if processors else {})
