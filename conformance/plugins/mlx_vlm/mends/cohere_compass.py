@@ -144,7 +144,7 @@ class _Features:
             left = own[:, skip:]
             masks.append(mx.pad(left, [(0, 0), (start, width - start - left.shape[1])]))
             if one is not None:
-                seen = int(own[:, :skip].sum().item())
+                seen: Any = own[:, :skip].sum().item()
                 layers.append([layer[seen:] for layer in one.embeddings])
         joined = [mx.concatenate(list(parts)) for parts in zip(*layers, strict=True)]
         merged[_FEATURES] = self._type(joined, mx.concatenate(masks))
