@@ -10,13 +10,13 @@ from conformance.core.verdict import Finding, Verdict
 
 
 def check_claims(play: Play) -> list[Finding]:
-    """``protocol`` for the first claim of each kind that does not hold, in each run.
+    """``protocol`` for the first claim of each kind that does not hold, in each run, or ``drift``.
 
     See ``failure`` for those about work that failed.
     """
     return [
         Finding(
-            Verdict.PROTOCOL,
+            Verdict.DRIFT if claim.drift else Verdict.PROTOCOL,
             "claims",
             claim.where(step),
             schedule=play.schedule.name,

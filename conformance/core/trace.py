@@ -71,6 +71,7 @@ class Claim:
         cause: the likely cause if they don't.
         sentence: what is found if they don't; empty: that there are ``found``.
         failed: whether it is about work that failed: no answer, half of one, or an exception.
+        drift: whether it is about what tokens are chosen by, which is off if they don't.
     """
 
     what: str
@@ -80,6 +81,7 @@ class Claim:
     cause: str = "what the engine reports is not computed from what it does"
     sentence: str = ""
     failed: bool = False
+    drift: bool = False
 
     def where(self, step: int) -> str:
         """What is found at a step if they don't agree."""

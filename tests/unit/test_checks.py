@@ -285,6 +285,11 @@ def miscounted(script):
     script.free.moments[1].claims = (right, Claim("prompt tokens", "4", "6", False))
 
 
+def misread(script):
+    broken = Claim("the row's tokens", "3 tokens", "4 tokens", False, drift=True)
+    script.free.moments[1].claims = (broken,)
+
+
 def unanswered(script):
     broken = Claim("an answer", "the stream broke off", "one", False, failed=True)
     script.free.moments[1].claims = (broken,)
@@ -340,6 +345,7 @@ V = Verdict
 FIRES = {
     total_miscounted: {("store_rules", V.LEAK)},
     miscounted: {("claims", V.PROTOCOL)},
+    misread: {("claims", V.DRIFT)},
     unanswered: {("failure", V.PROTOCOL)},
     kept_cache_given_away: {("store_rules", V.PROTOCOL)},
     output_tokens_not_counted: {("statistics", V.PROTOCOL)},

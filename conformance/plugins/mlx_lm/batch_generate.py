@@ -22,7 +22,7 @@ from conformance.core.trace import Claim, FinishReason, StepOutput, TokenEvent
 from conformance.plugins.mlx_lm import compat
 from conformance.plugins.mlx_lm.claims import counted
 from conformance.plugins.mlx_lm.legacy import accepted
-from conformance.plugins.mlx_lm.sampling import make_sampler
+from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 from conformance.plugins.recorded_calls import called, record
 
 # Results that later releases can return, by the argument that asks for them.
@@ -88,7 +88,7 @@ class MlxLmBatchGenerate(Engine):
                 prefill_batch_size=self._options.prefill_batch_size,
                 completion_batch_size=self._options.completion_batch_size,
                 max_kv_size=self._options.max_kv_size,
-                **compat.defaults(self._options, sampler),
+                **compat.defaults(sampler, make_processors(self._options.processors)),
             )
         before, self._stats = self._stats, response.stats
         if hasattr(before, "__iadd__"):

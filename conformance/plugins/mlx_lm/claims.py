@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -154,6 +154,10 @@ class Claims:
     def chosen(self, sampler: RecordedSampler, event: TokenEvent) -> None:
         """Claim that the event's sampler was given the logprobs that the event reports."""
         self._made.append(sampler.claim(event))
+
+    def about(self, claims: Iterable[Claim]) -> None:
+        """Claim what others have found."""
+        self._made += claims
 
     def drawn(self, sampler: object) -> None:
         """Claim what one of the library's samplers drew."""

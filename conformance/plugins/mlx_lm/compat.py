@@ -18,13 +18,12 @@ from mlx_lm.generate import BatchGenerator
 
 from conformance.backend.cache_entries import arrays, leaves
 from conformance.backend.recorded_sampler import RecordedSampler
+from conformance.backend.sampling import ProcessorFn
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.schedule import Stage
-from conformance.core.token_choice import Processor
 from conformance.plugins.mlx_lm import legacy
 from conformance.plugins.mlx_lm.legacy import WholePromptGenerator
-from conformance.plugins.mlx_lm.sampling import make_processors
 
 
 def prefills_in_pieces() -> bool:
@@ -38,12 +37,16 @@ def samples_rows() -> bool:
 
 
 def make_generator(
-    model: Any, options: EngineOptions, sampler: RecordedSampler | None = None
+    model: Any,
+    options: EngineOptions,
+    sampler: RecordedSampler | None = None,
+    processors: Sequence[ProcessorFn] = (),
 ) -> Any:
     """The library's batch generator with ``options``; by default without stop tokens.
 
     Args:
         sampler: that of ``options``.
+        processors: those of ``options``.
 
     Raises:
         Unsupported: this release takes stop tokens, but no sequences.
@@ -57,7 +60,7 @@ def make_generator(
         max_kv_size=options.max_kv_size,
         **({"max_tokens": options.max_tokens} if options.max_tokens else {}),
         **_stop_tokens(options),
-        **defaults(options, sampler),
+        **defaults(sampler, processors),
     )
 
 
@@ -71,19 +74,17 @@ def _stop_tokens(options: EngineOptions) -> dict[str, Any]:
     return {"stop_tokens": {token for (token,) in options.stop}}
 
 
-def defaults(options: EngineOptions, sampler: RecordedSampler | None) -> dict[str, Any]:
+def defaults(sampler: RecordedSampler | None, processors: Sequence[ProcessorFn]) -> dict[str, Any]:
     """The generator's arguments for rows without a sampler or processors of their own."""
     made: dict[str, Any] = {"sampler": sampler} if sampler is not None else {}
-    if options.processors:
-        made["logits_processors"] = make_processors(options.processors)
-    return made
+    return made | ({"logits_processors": list(processors)} if processors else {})
 
 
-def processors_argument(rows: Sequence[tuple[Processor, ...]]) -> list[Any]:
+def processors_argument(rows: Sequence[Sequence[ProcessorFn]]) -> list[Any]:
     """The processors of each row for ``insert``; ``None`` for none, if the release takes it."""
     module = importlib.import_module("mlx_lm.generate")
     none: Any = None if hasattr(module, "_normalize_logits_processors") else []
-    return [make_processors(row) or none for row in rows]
+    return [list(row) or none for row in rows]
 
 
 def stop_argument(

@@ -12,6 +12,7 @@ from mlx_lm.generate import BatchGenerator
 
 from conformance.backend.cache_entries import floating, pending_edges, weigh
 from conformance.backend.random_state import can_draw, drawing_kept
+from conformance.backend.recorded_processors import RecordedProcessors
 from conformance.backend.recorded_sampler import RecordedSampler, recorded
 from conformance.backend.sampling import ForcedSampler
 from conformance.core.accepted_fields import Accepted, Passed, Recorder, parameters_of
@@ -42,7 +43,7 @@ from conformance.plugins.mlx_lm import compat
 from conformance.plugins.mlx_lm.claims import Claims, Counting
 from conformance.plugins.mlx_lm.compat import digest
 from conformance.plugins.mlx_lm.prefix_caching import PrefixCache, Start
-from conformance.plugins.mlx_lm.sampling import make_sampler
+from conformance.plugins.mlx_lm.sampling import make_processors, make_sampler
 from conformance.plugins.recorded_calls import inserted, made, record
 
 _INSERTS = ("insert", "insert_segments")
@@ -67,7 +68,9 @@ class MlxLmEngine(Engine):
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
         self._sampler = recorded(make_sampler(options.sampler))
-        self._generator = compat.make_generator(model, options, self._sampler)
+        self._recorded = RecordedProcessors()
+        self._processors = self._recorded.recorded(make_processors(options.processors))
+        self._generator = compat.make_generator(model, options, self._sampler, self._processors)
         self._claims = Claims(self._generator)
         self._options = options
         self._counting = Counting(self._generator)
@@ -120,10 +123,10 @@ class MlxLmEngine(Engine):
             options["samplers"] = samplers
         # If one request of a call has processors, the others no longer get the generator's own
         # (mlx_lm/generate.py:859), so they are passed explicitly.
+        processors = [self._processors] * len(requests)
         if any(own_processors(r, self._options) for r in requests):
-            options["logits_processors"] = compat.processors_argument(
-                [r.processors for r in requests]
-            )
+            processors = [self._recorded.recorded(make_processors(r.processors)) for r in requests]
+            options["logits_processors"] = compat.processors_argument(processors)
         if any(s.prefix is not None for s in submissions):
             prefixes: list[tuple[Any, Any]] = [s.prefix or (None, []) for s in submissions]
             options["caches"] = [cache for cache, _ in prefixes]
@@ -142,6 +145,10 @@ class MlxLmEngine(Engine):
             self._ids[uid] = request.request_id
             self._progress[uid] = 0
             self._claims.inserted(uid, own)
+        for submission, given in zip(submissions, processors, strict=True):
+            before = submission.prefix[1] if submission.prefix is not None else ()
+            request = submission.request
+            self._recorded.add(request.request_id, given, (*before, *request.prompt))
         return list(uids)
 
     def step(self) -> StepOutput:
@@ -180,13 +187,15 @@ class MlxLmEngine(Engine):
         for event in events:
             if (sampler := self._samplers.get(event.request_id)) is not None:
                 self._claims.chosen(sampler, event)
-        claims = self._claims.taken()
+        claims = (*self._claims.taken(), *self._recorded.claims(events))
         return StepOutput(events, processed, reused=reused, stored=stored, claims=claims)
 
     def remove(self, request_ids: Sequence[str]) -> None:
         """Call ``remove`` once, with the uids of all the requests."""
         uids = [self._uid(name) for name in request_ids]
         self._claims.removed(self._generator.remove(uids))
+        for name in request_ids:
+            self._claims.about(self._recorded.removed(name))
         if self._prefix_cache is not None:
             self._prefix_cache.forget(uids)
 

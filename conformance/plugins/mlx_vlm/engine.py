@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import mlx.core as mx
 
 from conformance.backend.cache_entries import pending_edges
+from conformance.backend.recorded_processors import RecordedProcessors
 from conformance.backend.recorded_sampler import RecordedSampler, recorded
 from conformance.backend.redrawing import ComparedSampler
 from conformance.core.accepted_fields import Accepted, Passed, Recorder, parameters_of
@@ -90,6 +91,8 @@ class MlxVlmEngine(Engine):
         self._draft_editor: DraftEditor | None = None
         self._counting = Counting()
         self._sampler: RecordedSampler | None = None
+        self._recorded = RecordedProcessors()
+        self._processors = self._recorded.recorded(make_processors(options.processors))
 
     def insert(self, submissions: Sequence[Submission]) -> None:
         """Call ``insert`` for each request with its own embeddings, like the server."""
@@ -103,8 +106,10 @@ class MlxVlmEngine(Engine):
             self._stops |= stop_tokens(request)
             end_at(self._criteria, self._stops)
             options: dict[str, Any] = {}
+            processors = self._processors
             if own := own_processors(request, self._options):
-                options["logits_processors"] = [make_processors(own)]
+                processors = self._recorded.recorded(make_processors(own))
+                options["logits_processors"] = [processors]
             if request.budget is not None:
                 options["thinking_budget_criteria"] = [criteria_of(request.budget)]
             made = inputs_of(self._loaded, request)
@@ -127,6 +132,8 @@ class MlxVlmEngine(Engine):
             self._claims.append(unused(uid, self._ids))
             self._ids[uid] = request.request_id
             self._lengths[uid] = len(request.prompt)
+            if self._options.drafting is None:  # else processors see drafts that are not accepted
+                self._recorded.add(request.request_id, processors, request.prompt)
             if submission.forced:
                 self._forced[uid] = submission.forced
             if self._draft_editor is not None:
@@ -170,6 +177,7 @@ class MlxVlmEngine(Engine):
         self._claims += [alternatives(r.top_logprobs) for r in responses if r.top_logprobs]
         drafts = self._draft_editor
         self._claims += drafts.claims() if drafts is not None else ()
+        self._claims += self._recorded.claims(events)
         claims, self._claims = tuple(self._claims), []
         return StepOutput(
             events,
@@ -185,6 +193,7 @@ class MlxVlmEngine(Engine):
         """Call ``remove`` for each uid: it takes only one."""
         for name in request_ids:
             self._generator.remove(self._uid(name))
+            self._claims += self._recorded.removed(name)
 
     def close(self) -> None:
         """Close the ``BatchGenerator`` and the writer of kept prefixes' files."""
@@ -275,8 +284,8 @@ class MlxVlmEngine(Engine):
             options["sampler"] = make_sampler(self._options.sampler)
         elif (sampler := recorded(make_sampler(self._options.sampler))) is not None:
             options["sampler"] = self._sampler = sampler
-        if self._options.processors:
-            options["logits_processors"] = make_processors(self._options.processors)
+        if self._processors:
+            options["logits_processors"] = self._processors
         if compat.embeds_together():
             options["embed"] = lambda made: embed_together(self._loaded, made)
         if self._options.drafting is not None:

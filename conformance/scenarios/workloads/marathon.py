@@ -31,7 +31,7 @@ _ENOUGH = 4096
 # steps; these have more keys than 1,024, and than 2,048, from where on float16 has no odd numbers.
 _EARLY, _AFTER = ((211, 31), (3, 29)), 9
 # The longest is prefilled in more than 32 pieces.
-_LATE, _PIECES = ((1103, 31), (2100, 19), (29, 53)), EngineOptions(prefill_step_size=60)
+_LATE, _PIECES = ((1680, 31), (2100, 19), (29, 53)), EngineOptions(prefill_step_size=60)
 
 # One row decodes for more than 512 steps. Meanwhile groups of others arrive, more than there are
 # slots, and at last a row of about its own length; the last group when all others have ended.

@@ -68,6 +68,14 @@ class _Texts:
         changed = self.own(sequence[:place], 1)
         return changed + sequence[place + 1 :]
 
+    def alike(self, sequence: tuple[int, ...], place: int) -> tuple[int, ...]:
+        """As ``twin``, where the vocabulary allows with a token of the same last seven bits."""
+        low, high = self.brief.tokens
+        alike = sequence[place] ^ 0x80
+        if not low <= alike < high:
+            return self.twin(sequence, place)
+        return (*sequence[:place], alike, *sequence[place + 1 :])
+
 
 def _traffic_kept(brief: Brief) -> list[Schedule]:
     schedules = [_busy(brief), *if_it_fits(brief, _long(brief))]
@@ -127,8 +135,9 @@ def _long(brief: Brief) -> Schedule:
         texts.add(texts.own(base.prompt[: _SHARED + 2], 6), 5),
         texts.other(9, 7),
         texts.add(texts.own(texts.whole(base), 3), 6),
-        texts.add(texts.twin(base.prompt, _SHARED - 1), 4),
+        texts.add(texts.alike(base.prompt, _SHARED - 1), 4),
         texts.add(texts.own(texts.twin(texts.whole(base), end - 1), 2), 3),
+        texts.add(texts.own(base.prompt[: _SHARED // 3], 5), 6),
     ]
     again = texts.add(texts.own(base.prompt, 1), 3)
     arrivals = (

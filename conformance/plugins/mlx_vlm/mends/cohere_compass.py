@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -88,6 +88,7 @@ class _Features:
         return together(
             after(generate, "_split_prompt_kwargs_per_row", self._split),
             after(generate, "_merge_prefill_prompt_kwargs", self._merge),
+            after(generate.BatchGenerator, "_build_mixed_prompt_batch", self._mix),
             wrap(prompt_class(), "remove", self._remove),
         )
 
@@ -103,23 +104,50 @@ class _Features:
         self, found: tuple[mx.array, dict[str, Any]], rows: Sequence[Any], _: Any
     ) -> tuple[mx.array, dict[str, Any]]:
         embedded, merged = found
-        given = [row.get(_FEATURES) for row in rows]
+        if len(rows) > 1:
+            width = embedded.shape[1]
+            self._put(merged, rows, lambda _, own: (0, width - own, width))
+        return embedded, merged
+
+    def _mix(self, batch: Any, _: Any, sequences: Sequence[Any]) -> Any:
+        """Beside a row that reuses a prefix all rows go on behind the kept columns."""
+        if batch is not None:
+            kept = [meta["prefix_len"] for meta in batch._apc_meta]
+            first = batch.prompt_cache[0]
+            start = first._offset if hasattr(first, "_offset") else first._idx
+            rows, width = [sequence[3] for sequence in sequences], start + max(batch._suffix_lens)
+            self._put(batch._prompt_kwargs, rows, lambda row, _: (kept[row], start, width))
+        return batch
+
+    def _put(
+        self,
+        merged: dict[str, Any],
+        rows: Sequence[Any],
+        placed: Callable[[int, int], tuple[int, int, int]],
+    ) -> None:
+        """Put the features of all rows into ``merged``.
+
+        Args:
+            placed: of a row and its width, the tokens to leave out, the column of the next one,
+                and the number of columns.
+        """
+        given = [(row or {}).get(_FEATURES) for row in rows]
         typed = [one for one in given if isinstance(one, self._type)]
-        if not typed or len(rows) == 1:
-            return found
+        if not typed:
+            return
         self._hits.hit()
-        width = embedded.shape[1]
-        masks = []
-        for row, one in zip(rows, given, strict=True):
+        masks, layers = [], []
+        for index, (row, one) in enumerate(zip(rows, given, strict=True)):
             # Unlike the features, this mask has lost the padding of prompts embedded at once.
             own = mx.zeros((1, 0), mx.bool_) if one is None else row["visual_pos_masks"]
-            masks.append(mx.pad(own, [(0, 0), (width - own.shape[1], 0)]))
-        layers = [
-            mx.concatenate(list(parts))
-            for parts in zip(*(t.embeddings for t in typed), strict=True)
-        ]
-        merged[_FEATURES] = self._type(layers, mx.concatenate(masks))
-        return embedded, merged
+            skip, start, width = placed(index, own.shape[1])
+            left = own[:, skip:]
+            masks.append(mx.pad(left, [(0, 0), (start, width - start - left.shape[1])]))
+            if one is not None:
+                seen: Any = own[:, :skip].sum().item()
+                layers.append([layer[seen:] for layer in one.embeddings])
+        joined = [mx.concatenate(list(parts)) for parts in zip(*layers, strict=True)]
+        merged[_FEATURES] = self._type(joined, mx.concatenate(masks))
 
     def _remove(self, right: Right, batch: Any, uid: int) -> None:
         keep = [row for row, own in enumerate(batch.uids) if own != uid]
@@ -137,7 +165,7 @@ class _Features:
         return self._type(layers, found.position_mask[mx.array(list(keep))])
 
 
-@mend("cohere-compass-features-of-first-row")
+@mend("cohere-compass-features-of-first-row", "cohere-compass-features-beside-reused-prefix")
 def features_of_every_row(hits: Hits) -> Patch:
     """A prefill has the deep features of all its rows."""
     return _Features(hits).patch()

@@ -354,6 +354,19 @@ def second_oldest_given_up(hits: Hits) -> Patch:
     return _popping(pop)
 
 
+@_off_by_one(
+    "F5.long-cut-one-token-short", needs=(FULL, "only:KVCache"), kills=("traffic_kept/long",)
+)
+def long_cut_one_token_short(hits: Hits) -> Patch:
+    """Of a kept prefix from which 64 tokens and more are cut, one too many is left."""
+
+    def trim(right: Right, cache: Any, count: int) -> Any:
+        hits.hit_if(count >= 64)
+        return right(cache, count - (count >= 64))
+
+    return wrap(caches, "trim_prompt_cache", trim)
+
+
 @_policy("A6.bound-taken-twice", kills=("prefix_caching/by_bytes",))
 def bound_taken_twice(hits: Hits) -> Patch:
     """Sequences may have twice the bytes that the bound allows."""

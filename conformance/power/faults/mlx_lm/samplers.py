@@ -14,7 +14,7 @@ from mlx_lm.models.cache import (
 )
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, replace, together, wrap
+from conformance.core.faults.patching import Patch, Right, after, replace, together, wrap
 from conformance.power.faults.mlx_lm.tools import (
     SURVIVORS,
     generate,
@@ -72,6 +72,23 @@ def penalties_in_shared_logits(hits: Hits) -> Patch:
 def history_of_another_row(hits: Hits) -> Patch:
     """When a row leaves, the next one's penalties count that row's tokens."""
     return kept_by_place(_BATCH, "_token_context", hits)
+
+
+@_sampler(
+    "D8.prompt-from-its-second-token",
+    source="a review: what processors are given",
+    kills=("traffic_options/own",),
+)
+def prompt_from_its_second_token(hits: Hits) -> Patch:
+    """After their first token, rows that are prefilled together lose the first of their prompts."""
+
+    def made(_: Any, self: Any, *__: Any, **___: Any) -> None:
+        several = len(self.tokens) > 1
+        hits.hit_if(several and any(self.logits_processors))
+        if several:
+            self._token_context = [TokenBuffer(own[1:]) for own in self.tokens]
+
+    return after(_BATCH, "__init__", made)
 
 
 @_sampler("F2.xtc-threshold-over-rows", source="issue trackers: XTC in a batch")
