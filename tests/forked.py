@@ -36,26 +36,16 @@ _AT_START = {"PYTHONIOENCODING", "PYTHONUTF8", "PYTHONCOERCECLOCALE"}
 # transformers imports a class's module when it is asked for the class.
 _CLASSES = ("AutoTokenizer", "PreTrainedTokenizerFast")
 ROOT = Path(__file__).parents[1]
-# pytest says so of each package with a plugin that is imported before it starts.
-_NOT_REWRITTEN = {"PYTEST_ADDOPTS": "-W ignore::pytest.PytestAssertRewriteWarning"}
 # What a program may have from elsewhere, where it is in its folder or an option names it.
 _OURS = ("conformance", "mlx", "mlx_lm", "mlx_vlm")
 _ELSEWHERE = ("--library-path", "releases")
 # A program that prints what it has imported of all that any command on the registry needs.
 _PROBE = """
 import sys
-from importlib import import_module, metadata
-from pkgutil import walk_packages
-from conformance import checks, reference, report, run
-from conformance.app import pytest_plugin
 from conformance.app.cli import main
 from conformance.app.cli.main import group
+from conformance.app import pytest_plugin
 from conformance.run.registry import build_registry
-for package in (checks, pytest_plugin, reference, report, run):
-    for found in walk_packages(package.__path__, package.__name__ + "."):
-        import_module(found.name)
-for plugin in metadata.entry_points(group="pytest11"):
-    plugin.load()
 build_registry()
 print(*sys.modules)
 """
@@ -68,17 +58,14 @@ def run_python(arguments, *, cwd, env, timeout):
         subprocess.TimeoutExpired: it takes longer; it is ended.
     """
     arguments = [str(argument) for argument in arguments]
-    installed, tests = _as_installed(arguments, cwd, env), arguments[:2] == ["-m", "pytest"]
-    # An option of the interpreter needs one; pytest imports the plugins of others itself.
+    # An option of the interpreter needs one; pytest wants to import its plugins itself.
     option = arguments[0].startswith("-") and arguments[0] not in ("-c", "-m")
-    if not FORKS or option or _AT_START & env.keys() or (tests and not installed):
+    if not FORKS or option or _AT_START & env.keys() or arguments[:2] == ["-m", "pytest"]:
         return start_python(arguments, cwd=cwd, env=env, timeout=timeout)
-    if tests:
-        env = {**_NOT_REWRITTEN, **env}
     with tempfile.TemporaryDirectory() as folder:
         out, err = (str(Path(folder, name)) for name in ("out", "err"))
         call = {"arguments": arguments, "cwd": str(cwd), "env": env, "out": out, "err": err}
-        code = _server(installed).call({**call, "timeout": timeout})
+        code = _server(_as_installed(arguments, cwd, env)).call({**call, "timeout": timeout})
         texts = [Path(file).read_bytes().decode() for file in (out, err)]
     if code is None:
         raise subprocess.TimeoutExpired(arguments, timeout, *texts)
@@ -103,7 +90,7 @@ def _as_installed(arguments, cwd, env):
     command = arguments[0] == "-c" and "conformance.app.cli import main" in arguments[1]
     paths = {Path(path) for path in env.get("PYTHONPATH", "").split(os.pathsep) if path}
     return (
-        (command or arguments[:2] in (["-m", "conformance"], ["-m", "pytest"]))
+        (command or arguments[:2] == ["-m", "conformance"])
         and paths <= {ROOT, ROOT / "tests/toy"}
         and not any(Path(cwd, name).exists() for name in _OURS)
         and not any(argument.startswith(_ELSEWHERE) for argument in arguments)
@@ -146,7 +133,7 @@ class Server:
 
 def serve():
     """Fork for each line of the input, and print how that ended."""
-    for name in (*_MODULES, "forked_children"):
+    for name in _MODULES:
         importlib.import_module(name)
     for name in _CLASSES:
         getattr(importlib.import_module("transformers"), name)
@@ -159,7 +146,7 @@ def serve():
         what = json.loads(line)
         child = os.fork()
         if child == 0:
-            _begin(what)
+            _become(what)
         answers.write(json.dumps(_wait(child, what["timeout"])) + "\n")
         answers.flush()
 
@@ -173,7 +160,7 @@ def _import_all():
     call = {"arguments": ["-c", _PROBE], "cwd": str(folder), "env": environment}
     child = os.fork()
     if child == 0:
-        _begin({**call, "out": str(out), "err": str(err)})
+        _become({**call, "out": str(out), "err": str(err)})
     assert _wait(child, 300) == 0, err.read_text(encoding="utf-8")
     names = out.read_text(encoding="utf-8").splitlines()[-1].split()
     shutil.rmtree(folder)
@@ -199,17 +186,12 @@ def _wait(child, seconds):
     return None
 
 
-def _begin(what):
-    """Turn this process into a program that prints to two files."""
+def _become(what):
+    """Turn this process into the program, and end it as Python would."""
     for number, file in ((1, what["out"]), (2, what["err"])):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    _become(what)
-
-
-def _become(what):
-    """Turn this process into the program, and end it as Python would."""
-    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False), encoding="utf-8")
+    sys.stdin = io.TextIOWrapper(io.FileIO(0), encoding="utf-8")
     sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8", write_through=False)
     sys.stderr = io.TextIOWrapper(
         io.FileIO(2, "w", closefd=False), "utf-8", "backslashreplace", line_buffering=True
@@ -218,9 +200,6 @@ def _become(what):
     os.environ.clear()
     os.environ.update(what["env"])
     os.chdir(what["cwd"])
-    if "out" in what:
-        # Not imported above: a process that multiprocessing starts imports this file as its own.
-        importlib.import_module("forked_children").fork_children(_become)
     code = 1
     try:
         code = _exit_code(what["arguments"])
@@ -255,17 +234,10 @@ def _run(arguments):
     more = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     # The first is the folder of this file.
     sys.path[:] = [*([] if os.environ.get("PYTHONSAFEPATH") else [first]), *more, *sys.path[1:]]
-    if xdist := sys.modules.get("xdist.workermanage"):
-        xdist._sys_path = list(sys.path)  # its workers get the one of its import
-    sys.orig_argv[:] = [sys.executable, *arguments]
     importlib.invalidate_caches()
     if any(Path(path, "sitecustomize.py").is_file() for path in more):
         sys.modules.pop("sitecustomize", None)
-        try:
-            importlib.import_module("sitecustomize")
-        except SystemExit:  # as Python cannot start then
-            traceback.print_exc()
-            sys.exit(1)
+        importlib.import_module("sitecustomize")
     if script:
         sys.argv[:] = arguments
         runpy.run_path(kind, run_name="__main__")

@@ -20,8 +20,9 @@ from conformance.backend.modules import config_of, is_module, working_dtype
 from conformance.checks.expectations import Expectations, load_expectations
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Checkpoint, Facts, Family
+from conformance.core.missing_library import lacking
 from conformance.core.names import did_you_mean
-from conformance.core.unavailable import lacking, sentences
+from conformance.core.unavailable import sentences
 from conformance.core.verdict import CaseId, CaseResult, Verdict
 from conformance.report.message import message_parts
 from conformance.run.case_judge import CaseJudge

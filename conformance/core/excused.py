@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from conformance.core.errors import NotOffered
-from conformance.core.unavailable import lacking
+from conformance.core.missing_library import lacking
 from conformance.core.verdict import Finding, Verdict
 
 _NOT_OFFERED = f"{NotOffered.__name__}: "

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from conformance.core.errors import Unsupported
+from conformance.core.missing_library import loader_error
 from conformance.core.missing_names import missing_name
 from conformance.core.trace import Failure
-from conformance.core.unavailable import loader_error
 
 _UNSUPPORTED = re.compile(
     r"not (yet )?support|only supports?\b|unsupported|no metal back-?end|not implemented"

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from conformance.core.unavailable import lacking, remedied
+from conformance.core.missing_library import lacking, remedied
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.cascades import Cascade, cascades
 from conformance.report.explanation import Explanation

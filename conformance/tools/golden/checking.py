@@ -13,8 +13,9 @@ from conformance.core.errors import ConformanceError, GoldenError
 from conformance.core.family import Family
 from conformance.core.grouping import grouped
 from conformance.core.library import Library
+from conformance.core.missing_library import loader_error, remedied
 from conformance.core.output_files import PARTIAL
-from conformance.core.unavailable import error_text, loader_error, remedied
+from conformance.core.unavailable import error_text
 from conformance.reference.subject import Subject
 from conformance.tools.golden.format import (
     Golden,

@@ -4,10 +4,10 @@ import ctypes
 
 import pytest
 
-from conformance.core import unavailable
+from conformance.core import missing_library
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.failures import failure_of, says_unsupported
-from conformance.core.unavailable import lacking, loader_error, remedied
+from conformance.core.missing_library import lacking, loader_error, remedied
 from conformance.core.verdict import Finding, Verdict
 
 GL = ImportError("libGL.so.1: cannot open shared object file: No such file or directory")
@@ -43,7 +43,7 @@ def test_a_real_file_that_is_not_there_is_a_failure_unless_it_is_named_here(monk
     assert loader_error(caught.value) is None
     refused = finding(f"OSError: {caught.value}")
     assert lacking(Verdict.UNSUPPORTED, [refused]) == ""
-    monkeypatch.setitem(unavailable._PACKAGES, name, "nothing")
+    monkeypatch.setitem(missing_library._PACKAGES, name, "nothing")
     assert loader_error(caught.value) is caught.value
     assert lacking(Verdict.UNSUPPORTED, [refused]) == name
 
