@@ -19,7 +19,6 @@ gc.disable()
 
 
 def pytest_collection_finish():
-    gc.freeze()
     gc.enable()
 
 

@@ -42,11 +42,12 @@ def check_failure(play: Play) -> list[Finding]:
                 )
             )
         elif trace.out_of_steps:
+            why = next((c.where(step) for step, c in broken(trace) if c.failed), "")
             findings.append(
                 Finding(
                     Verdict.HANG,
                     "failure",
-                    f"requests were unfinished after {len(trace.steps)} steps",
+                    why or f"requests were unfinished after {len(trace.steps)} steps",
                     schedule=play.schedule.name,
                     mode=trace.mode,
                     expected=f"an end within {len(trace.steps)} steps",

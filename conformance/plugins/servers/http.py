@@ -315,9 +315,9 @@ class HttpEngine(ServedEngine):
                 yield right_text(said, [right])
         if not only_the_server(request):
             yield from limited(request, answer, [*self._remote.full.values()])
-        yield from about_spelled(request, answer, self._remote.named_within())
         if entries and ended:
             yield Claim("tokens with logprobs", str(entries), str(limit), entries == limit)
+        yield from about_spelled(request, answer, self._remote.named_within())
 
     def _alone(self, request: Request) -> Alone | None:
         return self._remote.alone.get(key_of(request))

@@ -335,7 +335,9 @@ class ServedEngine(Engine):
             waiting = ", ".join(sorted(self._open())[:4])
             said = f"nothing came for {self.patience:.0f} s for {waiting}"
             what = "an answer to each request"
-            return StepOutput(claims=(Claim(what, said, state, holds=False, failed=True),))
+            named = f"{said}: {state}"
+            failed = Claim(what, said, state, holds=False, sentence=named, failed=True)
+            return StepOutput(claims=(failed,))
         return self._output(came)
 
     def _next(self) -> Came | dict[str, int] | None:
