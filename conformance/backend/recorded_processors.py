@@ -46,9 +46,14 @@ class _Row:
         wanted = [(*self.prompt, *self.chosen[:step]) for step in range(len(self.chosen))]
         lacking = next((tokens for tokens in wanted if tokens not in given), None)
         got = min(given, key=lambda t: abs(len(t) - len(lacking or t)), default=())
-        yield _claim("the row's tokens", _short(got), _short(lacking or got), lacking is None)
-        dtypes = tuple(self.processor.dtypes)
-        yield _claim("logits of one dtype", ", ".join(dtypes), dtypes[0], len(dtypes) == 1)
+        cause = "the history of a row is another row's, or lacks a part of the prompt"
+        yield _claim(
+            "the row's tokens", _short(got), _short(lacking or got), cause, lacking is None
+        )
+        if dtypes := tuple(self.processor.dtypes):
+            cause = "the logits of some rows or steps are cast before they are processed"
+            said = ", ".join(dtypes)
+            yield _claim("logits of one dtype", said, dtypes[0], cause, len(dtypes) == 1)
 
 
 class RecordedProcessors:
@@ -91,13 +96,13 @@ class RecordedProcessors:
         return list(row.claims()) if row is not None and row.chosen else []
 
 
-def _claim(what: str, got: str, expected: str, holds: bool) -> Claim:  # noqa: FBT001
+def _claim(what: str, got: str, expected: str, cause: str, holds: bool) -> Claim:  # noqa: FBT001
     return Claim(
         f"{what}, for logits processors",
         got,
         expected,
         holds,
-        cause="the history of a row is another row's, or lacks a part of the prompt",
+        cause=cause,
         sentence=f"a logits processor is not given {what}",
         drift=True,
     )

@@ -192,18 +192,16 @@ def flood(brief: Brief) -> list[Schedule]:
     rows, removals = [], []
     for index in range(FLOOD):
         length = (SHORT, MEDIUM, TWO, LONG)[int(rng.integers(4))]
-        row = text_request(
-            brief,
-            f"r{index}",
-            length,
-            variant=int(rng.integers(4)),
-            max_tokens=int(rng.integers(2, 9)),
-        )
-        rows.append(row)
+        variant, limit = int(rng.integers(4)), int(rng.integers(2, 9))
         fate = rng.random()
+        leaves = 0.1 <= fate < 0.25
+        # Of a few tokens there may be no whole word before the last.
+        limit = max(limit, 8) if leaves else limit
+        row = text_request(brief, f"r{index}", length, variant=variant, max_tokens=limit)
+        rows.append(row)
         if fate < 0.1:
             removals.append(Removal((row.request_id,), queued(row.request_id)))
-        elif fate < 0.25:
+        elif leaves:
             removals.append(Removal((row.request_id,), produced(row.request_id, 1)))
     options = EngineOptions(busy=True, completion_batch_size=FLOOD_SLOTS)
     # After all have ended, a whole batch of longer answers needs all slots; and before, where only

@@ -66,7 +66,10 @@ def about_logprobs(
         said, found = (
             " ".join(str(text).strip() for text in texts) for texts in zip(*named, strict=True)
         )
-        yield Claim("tokens of the logprobs", said, found, said == found)
+        # A vocabulary's name of a token is as good as its text.
+        read = [_dense(spelled([entry]) or "") for entry in entries if entry.get("token")]
+        same = said == found or read == [_dense(word) for _, word in named]
+        yield Claim("tokens of the logprobs", said, found, same)
     tops = [(e, e.get("top_logprobs") or ()) for e in entries]
     if any(top for _, top in tops):
         orders = [[float(one["logprob"]) for one in _after_own(e, top)] for e, top in tops]

@@ -179,9 +179,9 @@ def _rows(
     if Capability.SAMPLERS in brief.capabilities:
         rows[_SAMPLED:] = [_sampling(choices, row, i) for i, row in enumerate(rows[_SAMPLED:])]
     if Capability.PROCESSORS in brief.capabilities:
-        rows[_SAMPLED::2] = [
-            replace(row, processors=choices.pick(penalties(brief, i % 16)))
-            for i, row in enumerate(rows[_SAMPLED::2])
+        rows[_SAMPLED:] = [
+            replace(row, processors=choices.pick(penalties(brief, i % 16))) if i % 4 else row
+            for i, row in enumerate(rows[_SAMPLED:])
         ]
     if Capability.STOP in brief.capabilities:
         stops = stopping(brief, choices, options)

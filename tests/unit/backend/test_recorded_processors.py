@@ -53,6 +53,11 @@ def test_logits_of_another_dtype_are_found():
     assert "float32" in dtype.said
 
 
+def test_a_processor_that_is_never_called_is_found():
+    (tokens,) = claims(dtypes=())
+    assert not tokens.holds
+
+
 def test_rows_without_processors_claim_nothing():
     made = RecordedProcessors()
     made.add("a", [], PROMPT)

@@ -269,6 +269,26 @@ def test_of_a_workload_it_also_mends_each_failed_schedule_that_no_entry_names():
     assert found.mended.schedules == ("few_slots", "many", "lengths_meet")
 
 
+def test_what_does_not_happen_again_in_a_workload_is_no_known_defect():
+    class Once(AttendsToPadding):
+        over = False
+
+        def feed(self, row, piece, *, padding):
+            super().feed(row, piece, padding=0 if Once.over else padding)
+
+    @mend("padding-attended")
+    def it_is_over(hits):
+        Once.over = True
+        return replace(Once, "unused", None)
+
+    Once.unused = None
+    known = entry("padding-attended", "diverged", "traffic")
+    _, found = play(known, mends=[it_is_over], engine=Once, scenario="traffic")
+    assert not found.expected
+    assert found.mended.verdict is Verdict.UNSTABLE
+    assert any("right when it is run again as released" in f.what for f in found.evidence)
+
+
 def test_single_streams_are_made_anew_where_they_are_wrong():
     known = entry("cache-off-by-one", "oracle", "repeat")
     released, found = play(

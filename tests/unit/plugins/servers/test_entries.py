@@ -122,6 +122,21 @@ def test_the_chosen_token_may_lead_the_likeliest():
     assert wrong(("v", -0.7), ("u", -0.3), ("w", -0.5)) == ["order of the top logprobs"]
 
 
+@pytest.mark.parametrize(
+    ("names", "right"),
+    [
+        (["\u0120\u00c5\u0141", "ing"], True),
+        (["\u015f", "ing"], True),
+        (["\u0120\u00c5\u0142", "ing"], False),
+    ],
+    ids=["of a vocabulary", "a text", "another"],
+)
+def test_a_vocabularys_name_of_a_token_is_its_text(names, right):
+    answer = Answer("\u015f ing", entries=entries(*names), reason="length")
+    claims = {claim.what: claim.holds for claim in about_logprobs(REQUEST, answer)}
+    assert claims["tokens of the logprobs"] is right
+
+
 def test_tokens_after_a_stop_sequence_are_none_of_an_answer():
     """A server shows the end of a stop string's last character before it can end there."""
     remote = Remote(NamedServer("http://127.0.0.1:1"), "small", "float32")
