@@ -33,7 +33,8 @@ from conformance.run.session import Session
 from conformance.run.tiers import WHOLE, Tier
 from conformance.run.tiers import tier as tier_of
 from conformance.tools.checkpoints.folder import window_of
-from conformance.tools.checkpoints.opening import Given, like_family, open_checkpoint
+from conformance.tools.checkpoints.given import Given
+from conformance.tools.checkpoints.opening import like_family, open_checkpoint
 
 
 class KnownDefectsWarning(UserWarning):

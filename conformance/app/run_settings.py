@@ -15,7 +15,7 @@ from typing import Any
 from conformance.core import named_server
 from conformance.core.library_paths import chosen_options
 from conformance.core.names import FULL, usual_tier
-from conformance.tools.checkpoints.opening import Given
+from conformance.tools.checkpoints.given import Given
 
 TIMEOUT_SECONDS = 300.0
 

@@ -9,7 +9,8 @@ import pickle
 import sys
 from pathlib import Path
 
-from conformance.core.kernel_caches import OwnKernels, compile_header
+from conformance.core.kernel_caches import OwnKernels
+from conformance.core.kernel_header import compile_header
 from conformance.core.watched_child import end_with_parent
 
 ASKED, ANSWER = "asked", "answer"

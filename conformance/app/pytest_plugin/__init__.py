@@ -79,7 +79,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
         options.prepare_distribution(config)
         if not options.is_worker(config):
             with contextlib.suppress(ImportError):  # what is missing is reported later
-                importlib.import_module("conformance.core.kernel_caches").compile_header()
+                importlib.import_module("conformance.core.kernel_header").compile_header()
     code = yield
     if (end := config.stash.get(options.END, None)) is not None:
         end.note(int(code or 0))

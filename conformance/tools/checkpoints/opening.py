@@ -18,12 +18,12 @@ from conformance.core.errors import CheckpointError, FamilyError, ModelError, Un
 from conformance.core.family import Checkpoint, Facts, Family
 from conformance.core.library import Library
 from conformance.core.remote_code import sealed
-from conformance.core.user_cache import user_cache
 from conformance.core.user_files import read_text
 from conformance.reference.sealed import why_unwritable
 from conformance.run.registry import Registry
 from conformance.tools.checkpoints.finite import check_finite
 from conformance.tools.checkpoints.folder import Folder, look, window_of
+from conformance.tools.checkpoints.given import Given
 from conformance.tools.checkpoints.tokenizing import check_tokenizer, encoded
 from conformance.tools.golden.checking import check
 from conformance.tools.golden.format import golden_path
@@ -297,40 +297,6 @@ def _short(message: str) -> str:
 
 def _gigabytes(count: int) -> str:
     return f"{count / 1e9:.3g} GB"
-
-
-@dataclass(frozen=True)
-class Given:
-    """A checkpoint folder, and the options of a run on it.
-
-    Attributes:
-        folder: holds config, safetensors and tokenizer.
-        prompts: a file of texts, one per line; the built-in ones if ``None``.
-        cache: the folder that keeps oracles between runs.
-        trusted: Python files in the folder may be run.
-        force: run even if memory does not suffice.
-        golden: a folder of the user for the checkpoint's golden.
-    """
-
-    folder: Path
-    prompts: Path | None = None
-    cache: Path | None = None
-    trusted: bool = False
-    force: bool = False
-    golden: Path | None = None
-
-    @property
-    def cache_folder(self) -> Path:
-        """``cache``, or a folder in the user's cache directory."""
-        return self.cache or user_cache()
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The same options for the command line."""
-        given = {"--model": self.folder, "--prompts": self.prompts, "--cache-dir": self.cache}
-        named = [text for name, path in given.items() if path for text in (name, str(path))]
-        flags = {"--trust-remote-code": self.trusted, "--force": self.force}
-        return (*named, *(name for name, on in flags.items() if on))
 
 
 # A checkpoint's golden in a user's folder: the first run writes it, later runs compare with it.

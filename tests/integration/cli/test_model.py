@@ -16,7 +16,7 @@ from conformance.core import guarded_call
 from conformance.core.faults.declaration import Hits
 from conformance.power.faults import with_faults
 from conformance.tools.checkpoints import tokenizing
-from conformance.tools.checkpoints.opening import Given
+from conformance.tools.checkpoints.given import Given
 
 
 @pytest.fixture(scope="module")

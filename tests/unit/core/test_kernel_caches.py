@@ -1,16 +1,14 @@
 """Each process compiles kernels in a folder of its own; only whole ones are joined."""
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 
 import pytest
-
-from conformance.core import kernel_caches
-from conformance.core.kernel_caches import OwnKernels, compile_header
 from conformance.reference.surroundings import process_facts
+
+from conformance.core.kernel_caches import OwnKernels
 
 
 @pytest.fixture
@@ -121,63 +119,3 @@ def test_the_folder_is_on_no_key_of_stored_results(tmp_path, monkeypatch):
     assert list(process_facts()) == before
     monkeypatch.setenv("MLX_ENABLE_TF32", "of another run")
     assert list(process_facts()) != before
-
-
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("g++") is None, reason="mlx calls g++ on Linux alone"
-)
-
-
-@pytest.fixture
-def header_folder(tmp_path, monkeypatch):
-    """The folder for temporary files, in which mlx keeps its kernels."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    return tmp_path
-
-
-def headers_of(source):
-    """The headers that g++ reads for a kernel: a mark and a path each."""
-    command = ["g++", "-H", "-std=c++17", "-O3", "-Wall", "-fPIC", "-fsyntax-only", str(source)]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stderr.splitlines()
-
-
-def test_kernels_that_mlx_writes_are_compiled_with_it(header_folder):
-    place = compile_header()
-    assert compile_header() == place
-    source = "import mlx.core as mx; f = mx.compile(lambda x: mx.exp(x) * mx.sin(x) + 3)\n"
-    source += "mx.set_default_device(mx.cpu); mx.eval(f(mx.ones(5)))"
-    subprocess.run([sys.executable, "-c", source], check=True)
-    (kernel,) = header_folder.glob("mlx/*/cpu/*.cpp")
-    assert headers_of(kernel)[0] == f"! {place}"  # the mark of a compiled header
-
-
-def test_one_of_another_compiler_is_replaced(header_folder, monkeypatch, tmp_path):
-    place = compile_header()
-    other = tmp_path / "bin" / "g++"
-    other.parent.mkdir()
-    other.write_text(f'#!/bin/sh\nexec {shutil.which("g++")} "$@"\n')
-    other.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{other.parent}{os.pathsep}{os.environ['PATH']}")
-    found = compile_header()
-    assert found != place
-    assert list(place.parent.iterdir()) == [found]
-
-
-@pytest.mark.parametrize("script", ["exit 1", "kill $$", None])
-def test_without_a_compiler_that_works_nothing_is_left(header_folder, monkeypatch, script):
-    folder = header_folder / "bin"
-    folder.mkdir()
-    if script:
-        (folder / "g++").write_text(f"#!/bin/sh\n{script}\n")
-        (folder / "g++").chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder))
-    assert compile_header() is None
-    assert [path for path in (header_folder / "mlx").rglob("*") if path.is_file()] == []
-
-
-def test_nothing_is_compiled_where_nothing_can_be_written(header_folder, monkeypatch):
-    (header_folder / "mlx").write_text("no folder")
-    assert compile_header() is None
-    monkeypatch.setattr(kernel_caches.sys, "platform", "darwin")
-    assert compile_header() is None

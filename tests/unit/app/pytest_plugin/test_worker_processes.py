@@ -7,7 +7,7 @@ import pytest
 
 from conformance.app.pytest_plugin.worker_processes import _limit
 from conformance.core import memory_limit
-from conformance.tools.checkpoints.opening import Given
+from conformance.tools.checkpoints.given import Given
 
 GB = 10**9
 

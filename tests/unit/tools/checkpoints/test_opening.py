@@ -8,9 +8,9 @@ from conformance.core.errors import CheckpointError, ModelError, Unsupported
 from conformance.scenarios.scenario import Brief
 from conformance.tools.checkpoints import opening
 from conformance.tools.checkpoints.folder import look
+from conformance.tools.checkpoints.given import Given
 from conformance.tools.checkpoints.opening import (
     BUILT_IN,
-    Given,
     Memory,
     cache_bytes,
     fits,
