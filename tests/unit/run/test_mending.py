@@ -17,7 +17,7 @@ from conformance.core.mends import mend
 from conformance.core.missing_names import _OWN, missing_names
 from conformance.core.verdict import CaseId, Verdict
 from conformance.run.case_judge import CaseJudge
-from conformance.run.mending import CHECK, Mending, behind_unmended
+from conformance.run.mending import CHECK, Mending, _Plan, behind_unmended
 from conformance.run.tiers import WHOLE
 
 
@@ -164,6 +164,15 @@ def test_a_mend_without_effect_proves_nothing():
     (idle,) = [f for f in found.evidence if f.check == CHECK]
     assert "nothing_is_repaired" in idle.what
     assert idle.verdict is Verdict.VACUOUS
+
+
+@pytest.mark.parametrize("repair", [padding_is_masked, nothing_is_repaired])
+def test_an_engines_mend_without_effect_in_its_server_proves_nothing(repair):
+    session = toy_session({"wrong": AttendsToPadding})
+    plan = _Plan(mends=(repair,), over_http=frozenset({PADDING.id}))
+    found = Mending(session)._run(CaseId("wrong", "calm", "ragged", "float32", 0), plan)[1]
+    idle = [finding for finding in found if finding.check == CHECK]
+    assert bool(idle) is (repair is nothing_is_repaired)
 
 
 class RefusesLater(AttendsToPadding):

@@ -264,7 +264,9 @@ def test_an_entry_outside_of_workloads_excuses_none():
     assert Expectations((defect(in_workloads=False),)).to_mend(wrong)[0] == ()
 
 
-@pytest.mark.parametrize("changes", [{}, {"served": False}, {"engines": ("mlx_lm_server",)}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"served": False}, {"engines": ("mlx_lm_server",)}, {"families": ("*",)}]
+)
 def test_an_engine_s_entry_may_show_in_its_server_if_that_can_meet_it(changes):
     mended = MendedResult(Verdict.EXACT, ("lost-state",), ("many",), 0.1)
     entry = defect(**changes)
