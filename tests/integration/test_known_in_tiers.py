@@ -11,8 +11,8 @@ from conformance.app.pytest_plugin.own_process import ends_process
 from conformance.app.pytest_plugin.setup import make_setup
 from conformance.app.run_settings import Settings
 from conformance.checks.expectations import load_expectations
-from conformance.run.case_judge import Showing
 from conformance.run.registry import build_registry
+from conformance.run.showing import Showing
 from conformance.run.tiers import tier
 
 ENGINES = ("mlx_lm", "mlx_vlm")

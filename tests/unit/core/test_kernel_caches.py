@@ -6,9 +6,9 @@ import sys
 import tempfile
 
 import pytest
-from conformance.reference.surroundings import process_facts
 
 from conformance.core.kernel_caches import OwnKernels
+from conformance.reference.surroundings import process_facts
 
 
 @pytest.fixture
