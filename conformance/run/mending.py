@@ -33,7 +33,7 @@ from conformance.scenarios.workloads import is_workload
 
 CHECK = "mends"
 """The check name of the finding that a mend had no effect."""
-_PLAYS = 3
+_PLAYS = 8
 """How often a server is asked until the requests that show its engine's defect share a batch."""
 
 
