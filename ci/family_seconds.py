@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from conformance.core.errors import ConformanceError
-from conformance.core.verdict import CaseResult
+from conformance.core.verdict import CaseId, CaseResult
 from conformance.report.jsonl import read_results, write_lines
 from conformance.run.family_seconds import FILE, FamilySeconds, measured
 from conformance.run.registry import Registry, build_registry
@@ -47,7 +47,7 @@ def _json(value: object) -> str:
 def _group(registry: Registry, result: CaseResult) -> str:
     if result.engine not in registry.engines:
         raise ConformanceError(f"{result.case}: no engine {result.engine!r} is installed")
-    return f"{registry.engines[result.engine].library}/{result.family}"
+    return registry.group_of(CaseId.parse(result.case))
 
 
 if __name__ == "__main__":

@@ -51,8 +51,7 @@ def planned() -> tuple[dict[CaseId, str], FamilySeconds]:
     """Like ``played``, for the cases that a run selects by default."""
     registry = build_registry()
     chosen = cases(registry, Selection(tier=tier(DEFAULT)))
-    libraries = {name: engine.library for name, engine in registry.engines.items()}
-    return {c: f"{libraries[c.engine]}/{c.family}" for c in chosen}, FamilySeconds.load()
+    return {c: registry.group_of(c) for c in chosen}, FamilySeconds.load()
 
 
 def main() -> int:

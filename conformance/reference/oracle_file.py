@@ -5,6 +5,7 @@ Thousands of small files would be slower than making the results again.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from collections.abc import Callable, Iterator, MutableMapping
@@ -51,7 +52,9 @@ class OracleFile:
         self, path: Path, key: str, report: Callable[[str], None], sealed: SealedFolder
     ) -> None:
         self.path, self.key, self._report, self._sealed = path, key, report, sealed
+        self._rejected = False
         self.changed = False
+        self._written = self._status()
         self.entries = self._read()
         self.confirmed = not self.entries
         self.cache = OracleCache(
@@ -67,7 +70,7 @@ class OracleFile:
     def reject(self) -> None:
         """Discard what was read: this model gives other results."""
         self.entries.clear()
-        self.confirmed = True
+        self.confirmed = self._rejected = True
         self._report(f"{self.path}: the stored oracle is not this model's; it is made again")
 
     def save(self) -> bool:
@@ -79,8 +82,18 @@ class OracleFile:
         if not self.changed:
             return False
         self.changed = False
+        if self._status() != self._written and not self._rejected:
+            self.entries = self._read() | self.entries  # another process has added results
         self._sealed.write(self.path, _packed(self.key, self.entries))
+        self._written = self._status()
         return True
+
+    def _status(self) -> tuple[int, int] | None:
+        """What changes when the file is replaced; ``None`` if there is none."""
+        with contextlib.suppress(OSError):
+            found = self.path.stat()
+            return found.st_ino, found.st_size
+        return None
 
     def _read(self) -> dict[str, Arrays]:
         there = self.path.exists()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from conformance.core.engine import Engine, equipped
+from conformance.core.engine import Capability, Engine, equipped
 from conformance.core.errors import ConformanceError, PluginError
 from conformance.core.family import Family, load_family
 from conformance.core.faults import Fault
@@ -109,6 +109,17 @@ class Registry:
         """The family of a case, as its engine runs it."""
         kind = self.engines[case.engine]
         return kind.variant(self.families[kind.library, case.family])
+
+    def group_of(self, case: CaseId) -> str:
+        """Cases of one group share a model and its oracle, so they belong in one process.
+
+        Each scenario of a server that a run starts has a server of its own, and waits for it most
+        of the time.
+        """
+        kind = self.engines[case.engine]
+        if Capability.SERVED in kind.capabilities and not kind.elsewhere:
+            return f"{case.engine}/{case.family}/{case.scenario}"
+        return f"{kind.library}/{case.family}"
 
     def scenarios_for(
         self, engine: type[Engine], family: Family | None = None

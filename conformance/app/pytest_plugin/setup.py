@@ -216,8 +216,8 @@ class Setup:
         return self.registry.engines[case.engine].library
 
     def group_of(self, case: CaseId) -> str:
-        """Cases of one group share a model and its oracle, so they belong in one process."""
-        return f"{self.library_of(case)}/{case.family}"
+        """See ``Registry.group_of``."""
+        return self.registry.group_of(case)
 
 
 _KEY = pytest.StashKey[Setup]()

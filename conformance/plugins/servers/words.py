@@ -7,6 +7,8 @@ are joined without blanks, so several tokens can form one marker.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -42,10 +44,14 @@ def tokens_of(text: str) -> tuple[int, ...]:
     Raises:
         ValueError: a part of the text is not one of these words; the message names it.
     """
-    for word in text.split():
-        if not re.fullmatch(r"(t[0-9]+)+", word):
-            raise ValueError(f"the answer has {word!r}, which is no word of its vocabulary")
-    return tuple(int(word) for word in re.findall(r"t([0-9]+)", text))
+    return tuple(itertools.chain.from_iterable(map(_tokens_of_word, text.split())))
+
+
+@functools.cache  # a stream is read again with each piece
+def _tokens_of_word(word: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"(t[0-9]+)+", word):
+        raise ValueError(f"the answer has {word!r}, which is no word of its vocabulary")
+    return tuple(map(int, word[1:].split("t")))
 
 
 def write_tokenizer(folder: Path, vocab_size: int) -> None:
@@ -209,13 +215,13 @@ def joined_tokens(text: str, words: Sequence[tuple[str, int]]) -> tuple[int, ...
 
 def whole_text(parts: Sequence[Part], markers: Mapping[PartKind, tuple[str, str]]) -> str:
     """The text from which these parts were read, with the markers between them."""
-    text, kind = "", PartKind.TEXT
+    texts, kind = list[str](), PartKind.TEXT
     for part in parts:
         if part.kind is not kind:
-            text += markers.get(kind, ("", ""))[1] + markers.get(part.kind, ("", ""))[0]
+            texts += markers.get(kind, ("", ""))[1], markers.get(part.kind, ("", ""))[0]
             kind = part.kind
-        text += part.text
-    return text + (markers[kind][1] if kind is PartKind.TOOL else "")
+        texts.append(part.text)
+    return "".join(texts) + (markers[kind][1] if kind is PartKind.TOOL else "")
 
 
 MARKERS: Mapping[PartKind, tuple[str, str]] = {PartKind.REASONING: THINK, PartKind.TOOL: TOOL}

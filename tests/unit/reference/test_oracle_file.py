@@ -117,6 +117,25 @@ def test_later_runs_add_to_the_file(opened, written):
     assert len(opened().cache.envelopes) == 1
 
 
+def test_processes_at_the_same_time_add_to_each_others_results(opened, written):
+    one, other = confirmed(opened()), confirmed(opened())
+    one.cache.streams["one", 7], other.cache.streams["other", 7] = SECOND, SECOND
+    assert one.save()
+    assert other.save()
+    assert {*opened().cache.streams} == {*one.cache.streams, *other.cache.streams}
+    assert len(opened().cache.streams) == 4
+
+
+def test_what_another_process_wrote_is_not_taken_back_by_one_that_rejects_it(opened, written):
+    file, other = opened(), confirmed(opened())
+    other.cache.streams["other", 7] = SECOND
+    assert other.save()
+    file.reject()
+    file.cache.streams["new", 7] = SECOND
+    assert file.save()
+    assert len(opened().cache.streams) == 1
+
+
 @pytest.mark.parametrize("damage", ["cut", "flipped", "emptied", "foreign", "other arrays"])
 def test_a_damaged_file_is_reported_and_made_again(opened, written, reports, damage, tmp_path):
     whole = bytearray(written.read_bytes())

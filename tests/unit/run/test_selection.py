@@ -6,8 +6,10 @@ import pytest
 from miniatures.library import ToyLibrary
 from miniatures.right import AllAtOnce, ContinuousBatching
 
+from conformance.core.engine import Capability
 from conformance.core.errors import ConformanceError
 from conformance.core.family import Facts, Family
+from conformance.core.verdict import CaseId
 from conformance.run.family_seconds import FamilySeconds
 from conformance.run.registry import Registry
 from conformance.run.selection import Selection, Shard, cases
@@ -169,3 +171,18 @@ def test_families_that_represent_a_kind_run_some_scenarios_in_half_precision(tie
     dtypes = {(c.family, c.scenario, c.dtype) for c in cases(found, asked)}
     assert {c for c in dtypes if c[2] != "float32"} == {("llama", "traffic", d) for d in more}
     assert ("phi", "traffic", "float32") in dtypes
+
+
+@pytest.mark.parametrize(("started_here", "groups"), [(True, 2), (False, 1)])
+def test_each_scenario_of_a_server_that_the_run_starts_is_a_group(started_here, groups):
+    """One at an address is asked by one worker alone: what it counts would else be of two cases."""
+    given = {"capabilities": frozenset({Capability.SERVED}), "elsewhere": not started_here}
+    found = registry()
+    found.engines["server"] = type("Server", (ContinuousBatching,), {"name": "server", **given})
+    cases = [CaseId("server", "llama", scenario, "float32", 0) for scenario in ("a", "b")]
+    assert len({found.group_of(case) for case in cases}) == groups
+
+
+def test_engines_of_a_library_share_a_family_s_group():
+    cases = [CaseId(engine, "llama", "wide", "float32", 0) for engine in ("right", "all_at_once")]
+    assert {registry().group_of(case) for case in cases} == {"toy/llama"}
