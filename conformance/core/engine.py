@@ -189,17 +189,21 @@ class Engine(ABC):
         return frozenset()
 
     @classmethod
-    def unreached(
+    def check(
         cls,
+        model: Any,  # noqa: ARG003
         schedule: Schedule,  # noqa: ARG003
         alone: Mapping[str, tuple[int, ...]],  # noqa: ARG003
-    ) -> str:
-        """Why a schedule's moments never come; empty if they do.
+    ) -> None:
+        """Refuse a schedule that cannot be played as it is.
 
         Args:
             alone: the tokens of each request alone.
+
+        Raises:
+            NotOffered: its requests cannot be made for this model, or its moments never come.
         """
-        return ""
+        return
 
     @classmethod
     def apart(cls, model: Any) -> str:  # noqa: ARG003

@@ -7,6 +7,7 @@ family's text tokens, so each run of them is the span of one medium.
 from __future__ import annotations
 
 import itertools
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -134,6 +135,24 @@ def puts_image_last(loaded: LoadedModel) -> bool:
     except Exception:  # noqa: BLE001 - only `batch_generate` needs it, and reports it then
         return False
     return str(written).strip().startswith(text)
+
+
+def unlike_chat(loaded: LoadedModel, *, images: int) -> str:
+    """Why the library does not write a chat as its message's text; empty if it does.
+
+    Some processors write chats by code of their own, whatever the checkpoint's template is, and
+    some models have one image in a chat: ``mlx_vlm.prompt_utils.SINGLE_IMAGE_ONLY_MODELS``.
+    """
+    config, text = loaded.model.config, word(loaded.family.tokens[0])
+    try:
+        written = str(apply_chat_template(loaded.processor, config, text, num_images=0)).strip()
+        apply_chat_template(loaded.processor, config, text, num_images=images)
+    except ValueError as error:
+        return str(error)
+    if written == text:
+        return ""
+    written = textwrap.shorten(written, 60, placeholder="...")
+    return f"the library writes a chat of {text!r} as {written!r}, so its prompt is not known"
 
 
 def in_numpy(value: Any) -> Any:

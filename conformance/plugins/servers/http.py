@@ -198,19 +198,23 @@ class HttpEngine(ServedEngine):
         return super().alone(model, request, options)
 
     @classmethod
-    def unreached(cls, schedule: Schedule, alone: Mapping[str, tuple[int, ...]]) -> str:
-        """See ``Engine.unreached``: answers that end by themselves may end too early."""
+    def check(
+        cls,
+        model: Any,  # noqa: ARG003
+        schedule: Schedule,
+        alone: Mapping[str, tuple[int, ...]],
+    ) -> None:
+        """See ``Engine.check``: answers that end by themselves may end too early."""
         whens = [arrival.when for arrival in schedule.arrivals]
         whens += [removal.when for removal in schedule.removals]
         whens += [probe.when for probe in schedule.probes]
         for when in (one for one in whens if one.stage is Stage.DECODE):
             tokens = alone.get(when.request_id or "", ())
             if END in tokens[: when.count]:
-                return (
+                raise NotOffered(
                     f"the answer to {when.request_id!r} ends by itself after "
                     f"{tokens.index(END)} tokens, and {schedule.name!r} needs {when.count}"
                 )
-        return ""
 
     def connect(self) -> str:
         """See ``ServedEngine.connect``."""

@@ -18,10 +18,10 @@ from mlx_vlm.tokenizer_utils import load_tokenizer, make_streaming_detokenizer
 from conformance.core.accepted_fields import COMMAND_LINE, Accepted, options_in, source_tree
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.errors import Unsupported
+from conformance.core.errors import NotOffered, Unsupported
 from conformance.core.family import Processor
 from conformance.core.origin import Origin, Other
-from conformance.core.schedule import Budget, Request
+from conformance.core.schedule import Budget, Request, Schedule
 from conformance.core.trace import Claim
 from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.asking import Question, Tokens
@@ -177,6 +177,20 @@ class MlxVlmServer(ManagedEngine):
             "APC_CHECKPOINT_ENTRIES": str(caching.snapshots),
             "APC_CHECKPOINT_INTERVAL_TOKENS": str(caching.interval),
         }
+
+    @classmethod
+    def check(
+        cls,
+        model: Any,
+        schedule: Schedule,
+        alone: Mapping[str, tuple[int, ...]],  # noqa: ARG003
+    ) -> None:
+        """See ``Engine.check``: a chat's prompt is the text of its message, with its images."""
+        from conformance.plugins.mlx_vlm.inputs import unlike_chat  # noqa: PLC0415 - slow
+
+        most = max((len(request.media) for request in schedule.requests), default=0)
+        if why := unlike_chat(model, images=most):
+            raise NotOffered(why)
 
     def dress(self, folder: Path) -> None:
         """Add the family's tokenizer and chat template, and how its answers are sampled."""

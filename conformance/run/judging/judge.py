@@ -17,6 +17,7 @@ from conformance.checks.forced import measure
 from conformance.checks.policy import cache_shares
 from conformance.core import numerics
 from conformance.core.engine import Capability, Engine, PrefixReuse, equipped
+from conformance.core.errors import NotOffered
 from conformance.core.excused import offered
 from conformance.core.failures import failure_of, machine_problem
 from conformance.core.picture import Picture
@@ -143,7 +144,8 @@ def judge_batched(
         alone = [tried.finding] if tried.finding is not None else []
         if tried.play is None:
             findings += alone
-            failed += [tried.error] if tried.error and not schedule.options.kv else []
+            if tried.error and not isinstance(tried.error, NotOffered) and not schedule.options.kv:
+                failed.append(tried.error)
             results.append(ScheduleResult(schedule.name, worst(alone), seconds=_since(start)))
             continue
         played = dataclasses.replace(tried.play, plain=_plain_run(schedule, plays))

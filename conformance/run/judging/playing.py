@@ -15,7 +15,6 @@ from conformance.checks.forced import measure
 from conformance.checks.stability import same_bits
 from conformance.core import numerics
 from conformance.core.engine import Capability, Engine
-from conformance.core.errors import NotOffered
 from conformance.core.failures import failure_of
 from conformance.core.numerics import Envelope
 from conformance.core.rounds import Hints, hints_of
@@ -102,7 +101,7 @@ def play_schedule(
     own, want = _wanted(subject, engine, single)
     noise = _Noise(subject, single, own)
     forced = {name: stream.tokens for name, stream in want.items()}
-    _check_reach(engine, schedule, forced)
+    engine.check(subject.model, schedule, forced)
     # Which drafts are accepted depends on the model's own tokens, so these runs are never forced.
     drafting = schedule.options.drafting is not None
     hints = {name: hints_of(stream, subject.family.tokens) for name, stream in want.items()}
@@ -151,14 +150,6 @@ def play_schedule(
     if second.failure is not None or same_bits(played(first, second), first, second):
         return played(first, second)
     return played(first, second, run(first_tokens))
-
-
-def _check_reach(
-    engine: type[Engine], schedule: Schedule, alone: Mapping[str, tuple[int, ...]]
-) -> None:
-    """Refuse a schedule whose moments never come."""
-    if why := engine.unreached(schedule, alone):
-        raise NotOffered(why)
 
 
 def _run(

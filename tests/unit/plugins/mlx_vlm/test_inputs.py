@@ -5,13 +5,16 @@ from types import SimpleNamespace
 import mlx.core as mx
 import msgspec
 import pytest
+from mlx_vlm import prompt_utils
 from mlx_vlm.server.generation import ResponseGenerator
 
-from conformance.core.errors import ModelError, Unsupported
+from conformance.core.errors import ModelError, NotOffered, Unsupported
 from conformance.core.family import load_family
 from conformance.core.schedule import Media, Request
-from conformance.plugins.mlx_vlm.inputs import compose, embed, inputs_of
+from conformance.plugins.mlx_vlm.inputs import compose, embed, inputs_of, unlike_chat
 from conformance.plugins.mlx_vlm.plugin import FAMILIES
+from conformance.plugins.servers.mlx_vlm_server import MlxVlmServer
+from conformance.scenarios.build import at_once
 
 IMAGE = Media("image", (16, 16))
 
@@ -92,3 +95,19 @@ def test_the_arguments_are_those_of_the_librarys_server(model, request_with_imag
     assert ids.tolist() == [list(request.prompt)]
     assert got.keys() == want.keys()
     assert all(mx.array_equal(got[name], want[name]) for name in want)
+
+
+def test_a_chat_is_its_message_s_text_unless_the_processor_writes_more(model, monkeypatch):
+    """As that of kimi_k3 does, whatever the checkpoint's template is."""
+    assert unlike_chat(model, images=2) == ""
+    wordy = lambda *_, **__: "User: t1 Assistant:"  # noqa: E731
+    monkeypatch.setattr(type(model.processor), "apply_chat_template", wordy, raising=False)
+    assert "'User: t1 Assistant:'" in unlike_chat(model, images=0)
+
+
+def test_a_model_of_one_image_a_chat_is_asked_with_no_more(model, monkeypatch):
+    monkeypatch.setattr(prompt_utils, "SINGLE_IMAGE_ONLY_MODELS", {model.model.config.model_type})
+    assert unlike_chat(model, images=1) == ""
+    request = Request("a", (5,), 4, media=(IMAGE, IMAGE))
+    with pytest.raises(NotOffered, match="does not support multi-image chat"):
+        MlxVlmServer.check(model, at_once("twice", request), {})
