@@ -44,7 +44,7 @@ class Play:
             tokens of each draft are accepted: the plain run and, if the drafter proposes otherwise
             there, perturbed runs. Runs the model.
         word: the text of a token; empty if it has none that a user would know.
-        logits_dtype: the dtype of the logits that processors are given in the single streams; empty if
+        logits_dtype: the dtype of the logits that processors are given in a single stream; empty if
             unknown. Runs the model.
         policy: for a batch of one with quantized caches, the logprobs of the library's own single
             stream at the oracle's tokens, or its failure; see ``Library.policy_stream``.
