@@ -68,9 +68,11 @@ def moved_in(rows, count, dtype="float16"):
         ("float16", 12, 4, 0),
         ("float16", 8, 3, 1),
         ("float16", 5, 5, 0),
-        ("bfloat16", 12, 3, 1),
-        ("bfloat16", 13, 2, 0),
-        ("bfloat16", 8, 2, 1),
+        ("bfloat16", 8, 3, 1),
+        ("bfloat16", 18, 4, 0),
+        ("bfloat16", 18, 5, 1),
+        ("bfloat16", 32, 6, 0),
+        ("bfloat16", 32, 7, 1),
     ],
 )
 def test_most_rows_are_their_single_streams_to_the_bit(dtype, rows, moved, found):
