@@ -88,8 +88,7 @@ def play_schedule(
     If rows draw with the library's own random numbers, there is one free run: see ``followed``.
 
     Args:
-        once: make only the free run if it gave the oracle's tokens and numbers: a forced run
-            would get the same input.
+        once: make only the free run if it gave the oracle's tokens and numbers, as forced it would.
         churn: fill free memory with garbage before the first run, too.
         enough: called after the first run; if it returns true, no other run is made.
         uncut: compare with single streams whose prompts are not prefilled in pieces.
