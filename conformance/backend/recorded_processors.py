@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import mlx.core as mx
 import numpy as np
@@ -12,6 +12,18 @@ from conformance.backend.sampling import ProcessorFn
 from conformance.core.trace import Claim, TokenEvent
 
 _SHOWN = 8  # tokens in a message
+
+
+class GivenDtype:
+    """A processor that changes nothing and keeps the dtype of the logits that it is given."""
+
+    def __init__(self) -> None:
+        self.dtype = ""
+
+    def __call__(self, tokens: mx.array, logits: mx.array) -> mx.array:  # noqa: ARG002 - as all
+        """Logits ``[1, vocab]`` in and out."""
+        self.dtype = str(logits.dtype)
+        return logits
 
 
 class _Recorded:
@@ -53,7 +65,9 @@ class _Row:
         if dtypes := tuple(self.processor.dtypes):
             cause = "the logits of some rows or steps are cast before they are processed"
             said = ", ".join(dtypes)
-            yield _claim("logits of one dtype", said, dtypes[0], cause, len(dtypes) == 1)
+            one = len(dtypes) == 1
+            made = _claim("logits of one dtype", said, dtypes[0], cause, one)
+            yield replace(made, dtype=said if one else "")
 
 
 class RecordedProcessors:

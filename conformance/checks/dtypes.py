@@ -18,9 +18,30 @@ def check_dtypes(play: Play) -> list[Finding]:
     """``drift`` if a layer's cache has floating dtypes that no row of it has in its single stream.
 
     A prompt with media may have other dtypes than text, and joined rows have the wider ones, even
-    after rows have left. Empty layers are left out.
+    after rows have left. Empty layers are left out. In half precision so are the logits that
+    logits processors are given.
     """
-    return [finding for trace in play.traces[:2] for finding in _first(play, trace)]
+    caches = [finding for trace in play.traces[:2] for finding in _first(play, trace)]
+    return [*caches, *(found for trace in play.traces[:2] for found in _processed(play, trace))]
+
+
+def _processed(play: Play, trace: Trace) -> Iterator[Finding]:
+    """Each other dtype of the logits that processors were given."""
+    steps = trace.steps if play.dtype != "float32" else ()
+    given = {claim.dtype for step in steps for claim in step.output.claims if claim.dtype}
+    if not given or not (wanted := play.logits_dtype()):
+        return
+    for dtype in sorted(given - {wanted}):
+        yield Finding(
+            Verdict.DRIFT,
+            "dtypes",
+            "logits processors are given logits of another dtype than in the single stream",
+            schedule=play.schedule.name,
+            mode=trace.mode,
+            expected=wanted,
+            got=dtype,
+            cause="in a batch, logits are cast before they are processed",
+        )
 
 
 def _first(play: Play, trace: Trace) -> Iterator[Finding]:

@@ -44,6 +44,8 @@ class Play:
             tokens of each draft are accepted: the plain run and, if the drafter proposes otherwise
             there, perturbed runs. Runs the model.
         word: the text of a token; empty if it has none that a user would know.
+        logits_dtype: the dtype of the logits that processors are given in a single stream; empty if
+            unknown. Runs the model.
         policy: for a batch of one with quantized caches, the logprobs of the library's own single
             stream at the oracle's tokens, or its failure; see ``Library.policy_stream``.
     """
@@ -66,6 +68,7 @@ class Play:
     alone: float | None = None
     drafted_alone: Callable[[Trace, str], tuple[tuple[Round, ...], ...]] = lambda *_: ()
     word: Callable[[int], str] = lambda _: ""
+    logits_dtype: Callable[[], str] = lambda: ""
 
     def row(self, trace: Trace, request_id: str, step: int) -> int | None:
         """The batch row that the request's output token ``step`` came from, where known."""

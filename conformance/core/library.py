@@ -162,6 +162,18 @@ class Library(ABC):
         """
         return self.single_stream(model, request, options=options, steps=steps).stream
 
+    def logits_dtype(
+        self,
+        model: Any,  # noqa: ARG002
+        request: Request,  # noqa: ARG002
+        options: EngineOptions,  # noqa: ARG002
+    ) -> str:
+        """The dtype of the logits that processors are given in the single stream of ``request``.
+
+        Empty if that is not known.
+        """
+        return ""
+
     def reloaded(self, cache: Any) -> Any | None:  # noqa: ARG002
         """The cache of a single stream, saved and loaded; ``None`` if the library saves none."""
         return None

@@ -72,6 +72,7 @@ class Claim:
         sentence: what is found if they don't; empty: that there are ``found``.
         failed: whether it is about work that failed: no answer, half of one, or an exception.
         drift: whether it is about what tokens are chosen by, which is off if they don't.
+        dtype: the dtype of a row's logits that were given to logits processors, if it is about it.
     """
 
     what: str
@@ -82,6 +83,7 @@ class Claim:
     sentence: str = ""
     failed: bool = False
     drift: bool = False
+    dtype: str = ""
 
     def where(self, step: int) -> str:
         """What is found at a step if they don't agree."""

@@ -248,6 +248,12 @@ def state_cast_down(script):
     script.play = functools.partial(script.play, dtypes=dtypes)
 
 
+def processors_given_another_dtype(script):
+    script.dtype = "bfloat16"
+    script.free.moments[2].claims = (Claim("logits", "", "", True, dtype="float32"),)
+    script.play = functools.partial(script.play, logits_dtype=lambda: "bfloat16")
+
+
 def arrays_of_all_steps_kept(script):
     script.__init__(alone=True)
     moments = script.free.moments
@@ -354,6 +360,7 @@ FIRES = {
     prefix_of_nobody_reused: {("reuse", V.PROTOCOL)},
     prefix_found_and_computed: {("reuse", V.COST)},
     state_cast_down: {("dtypes", V.DRIFT)},
+    processors_given_another_dtype: {("dtypes", V.DRIFT)},
     arrays_of_all_steps_kept: {("leak", V.LEAK)},
     threads_of_all_cycles_kept: {("leak", V.LEAK)},
     kept_prefix_not_found: {("store_rules", V.PROTOCOL)},

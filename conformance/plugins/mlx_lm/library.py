@@ -20,6 +20,7 @@ from conformance.backend.code_traits import filled, parts
 from conformance.backend.description import cache_kinds, rope_kind, state_kinds
 from conformance.backend.metering import attach_meter
 from conformance.backend.perturbation import perturbed
+from conformance.backend.recorded_processors import GivenDtype
 from conformance.backend.sampling import ForcedSampler
 from conformance.backend.sensitivity_measure import measure
 from conformance.core.engine_options import EngineOptions, KvQuant
@@ -115,6 +116,17 @@ class MlxLm(InstalledLibrary):
             rows.append(logprobs)
         table = np.array(mx.stack(rows).astype(mx.float32))  # [steps, vocab]
         return Solo(Stream(tokens=tuple(tokens), logprobs=table), cache)
+
+    def logits_dtype(self, model: Any, request: Request, options: EngineOptions) -> str:
+        """See ``Library.logits_dtype``."""
+        given, cache = GivenDtype(), _cache(model, request, options)
+        prompt = mx.array(request.prompt)
+        decoded = generate_step(
+            prompt, model, max_tokens=1, logits_processors=[given], prompt_cache=cache
+        )
+        next(decoded)
+        decoded.close()
+        return given.dtype
 
     def reloaded(self, cache: Any) -> Any | None:
         """The cache after ``save_prompt_cache`` and ``load_prompt_cache``."""

@@ -16,7 +16,8 @@ from conformance.backend.checkpoint import fingerprint
 from conformance.backend.description import cache_kinds, rope_kind, state_kinds
 from conformance.backend.metering import attach_meter
 from conformance.backend.perturbation import perturbed, perturbed_outside
-from conformance.backend.sampling import ForcedSampler
+from conformance.backend.recorded_processors import GivenDtype
+from conformance.backend.sampling import ForcedSampler, ProcessorFn
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.family import Family
@@ -149,6 +150,13 @@ class MlxVlm(InstalledLibrary):
         cache = cache_of(model, request, options)
         return decode(model, request, options.prefill_step_size, steps, cache=cache, sampler=None)
 
+    def logits_dtype(self, model: LoadedModel, request: Request, options: EngineOptions) -> str:
+        """See ``Library.logits_dtype``."""
+        model.fresh()
+        given, cache = GivenDtype(), cache_of(model, request, options)
+        decode(model, request, None, 1, cache=cache, sampler=None, processors=[given])
+        return given.dtype
+
     def stateless(
         self, model: LoadedModel, request: Request, tokens: tuple[int, ...]
     ) -> np.ndarray | None:
@@ -278,9 +286,14 @@ def decode(
     *,
     cache: list[Any] | None,
     sampler: Callable[[mx.array], mx.array] | None,
+    processors: Sequence[ProcessorFn] = (),
     **options: Any,
 ) -> Stream:
-    """The first ``steps`` tokens of the library's own single stream, with their logprobs."""
+    """The first ``steps`` tokens of the library's own single stream, with their logprobs.
+
+    Args:
+        processors: to apply before the request's.
+    """
     made = inputs_of(model, request)
     tokens, rows = [], []
     criteria = criteria_of(request.budget) if request.budget is not None else None
@@ -293,7 +306,7 @@ def decode(
         made.attention_mask,
         max_tokens=steps,
         sampler=sampler,
-        logits_processors=make_processors(request.processors) or None,
+        logits_processors=[*processors, *make_processors(request.processors)] or None,
         prompt_cache=cache,
         prefill_step_size=step_size,
         **options,

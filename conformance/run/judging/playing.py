@@ -87,8 +87,7 @@ def play_schedule(
     If rows draw with the library's own random numbers, there is one free run: see ``followed``.
 
     Args:
-        once: make only the free run if it gave the oracle's tokens and numbers: a forced run
-            would get the same input.
+        once: make only the free run if it gave the oracle's tokens and numbers, as forced it would.
         churn: fill free memory with garbage before the first run, too.
         enough: called after the first run; if it returns true, no other run is made.
         uncut: compare with single streams whose prompts are not prefilled in pieces.
@@ -132,6 +131,7 @@ def play_schedule(
             alone=_alone(subject, schedule),
             drafted_alone=drafted_alone,
             word=functools.partial(_word, subject, schedule),
+            logits_dtype=functools.partial(_logits_dtype, subject, schedule),
             policy=_policy(subject, schedule, want) if traces[0].failure is None else None,
         )
 
@@ -294,6 +294,13 @@ def _policy(
         return failure_of(
             error, "decoding one request in a single stream by the library's own policy"
         )
+
+
+def _logits_dtype(subject: Subject, schedule: Schedule) -> str:
+    """The dtype of the logits that processors are given in the library's own single stream."""
+    request = min(schedule.requests, key=lambda r: (bool(r.media), len(r.prompt)))
+    with subject.phases("single stream"):
+        return subject.library.logits_dtype(subject.model, request, schedule.options)
 
 
 def _word(subject: Subject, schedule: Schedule, token: int) -> str:

@@ -37,6 +37,8 @@ _BUDGETED = Scale(first=8, second=4, groups=(2, 3), longest=20, limits=(6, 15), 
 _MANY, _PROCESSORS = 1, 35
 # Tokens of a long row's prompt and output, more than 1,024 from its first output token on.
 _HISTORY = (1103, 5)
+# Rows that decode at once, with options of their own: some lists have eight places at first.
+_CROWD = 12
 # The first rows, which have no budgets, and how many rows with one reach its end, at least.
 _UNBUDGETED, _ENDED = 4, 3
 
@@ -49,7 +51,26 @@ def _traffic_options(brief: Brief) -> list[Schedule]:
         schedules.append(_mixed(brief, "own_and_default", 4, given))
     if Capability.BUDGETS in brief.capabilities:
         schedules += [_budgeted(brief), _ended_together(brief)]
-    return [*schedules, _close(brief), *_history(brief)]
+    return [*schedules, _crowd(brief), _close(brief), *_history(brief)]
+
+
+def _crowd(brief: Brief) -> Schedule:
+    """Rows with processors and samplers of their own, more than eight until some have ended."""
+    samples = Capability.SAMPLERS in brief.capabilities
+    rows = [
+        text_request(
+            brief,
+            f"r{n}",
+            2 + n,
+            variant=n,
+            max_tokens=3 + n % 3,
+            processors=penalties(brief, n)[n % 4],
+            sampler=Sampler("rank", {"rank": 1 + n % 2}) if samples and n % 3 else None,
+        )
+        for n in range(_CROWD)
+    ]
+    options = EngineOptions(prefill_batch_size=_CROWD, completion_batch_size=_CROWD)
+    return at_once("crowd", *rows, options=options)
 
 
 def _close(brief: Brief) -> Schedule:
@@ -220,6 +241,7 @@ TRAFFIC_OPTIONS = Scenario(
     _traffic_options,
     (
         seen.rows_together(4).shown_in("own*", "budgets", "ended_together"),
+        seen.rows_together(9).shown_in("crowd"),
         replace_witness(seen.late_join(), needs=frozenset({Capability.LATE_JOIN})).shown_in(
             "own*", "budgets"
         ),

@@ -3,7 +3,7 @@
 import mlx.core as mx
 import pytest
 
-from conformance.backend.recorded_processors import RecordedProcessors
+from conformance.backend.recorded_processors import GivenDtype, RecordedProcessors
 from conformance.core.trace import FinishReason, TokenEvent
 
 PROMPT, CHOSEN = [5, 6], [7, 8]
@@ -49,8 +49,17 @@ def test_other_tokens_are_found(given, said):
 def test_logits_of_another_dtype_are_found():
     tokens, dtype = claims([5, 6], [5, 6, 7], dtypes=(mx.bfloat16, mx.float32))
     assert (tokens.holds, dtype.holds) == (True, False)
+    assert dtype.dtype == ""
     assert "bfloat16" in dtype.said
     assert "float32" in dtype.said
+
+
+def test_the_dtype_that_a_row_is_given_is_said():
+    _, dtype = claims([5, 6], [5, 6, 7], dtypes=(mx.bfloat16, mx.bfloat16))
+    given = GivenDtype()
+    logits = mx.zeros((1, 9), mx.bfloat16)
+    assert given(mx.array(PROMPT), logits) is logits
+    assert given.dtype == dtype.dtype == "mlx.core.bfloat16"
 
 
 def test_a_processor_that_is_never_called_is_found():

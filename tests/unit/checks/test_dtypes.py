@@ -6,7 +6,7 @@ from miniatures.plays import Script
 
 from conformance.checks.dtypes import check_dtypes
 from conformance.core.schedule import Stage
-from conformance.core.trace import CachedLayer
+from conformance.core.trace import CachedLayer, Claim
 from conformance.core.verdict import Verdict
 
 STATES = (("bfloat16", "float32"), ("bfloat16",))
@@ -74,3 +74,20 @@ def test_rows_of_an_earlier_batch_do_not_matter():
     script.free.moments[3].layers = (CachedLayer(8, False, ("float32",)),)
     (found,) = check_dtypes(script.play(dtypes=MIXED))
     assert found.expected == "bfloat16, as in the single stream"
+
+
+def processed(given, wanted="bfloat16", dtype="bfloat16"):
+    script = Script()
+    script.dtype = dtype
+    claims = tuple(Claim("logits", one, one, True, dtype=one) for one in given)
+    script.free.moments[3].claims = claims
+    return check_dtypes(script.play(logits_dtype=lambda: wanted))
+
+
+def test_processors_that_are_given_another_dtype_than_alone():
+    (found,) = processed(["bfloat16", "float32"])
+    assert (found.verdict, found.mode, found.got) == (Verdict.DRIFT, "free", "float32")
+    assert found.expected == "bfloat16"
+    assert processed(["float32"], wanted="float32") == []
+    assert processed(["float32"], wanted="") == [], "the library does not say"
+    assert processed(["bfloat16"], wanted="float32", dtype="float32") == [], "seen by its bits"

@@ -53,17 +53,30 @@ def test_errors_of_one_sign_are_a_bias():
     assert check_half_precision(few) == [], "too few rows"
 
 
-def moved_in(rows, count):
-    made = script("float16", rows=rows)
+def moved_in(rows, count, dtype="float16"):
+    made = script(dtype, rows=rows)
     for row in range(count):
         made.forced.move(f"r{row}", row % 5, 1e-9 if row else 1e-7)
         made.forced.move(f"r{row}", 3, (-1) ** row * 1e-6, token=0)
     return made.play
 
 
-@pytest.mark.parametrize(("rows", "moved", "found"), [(12, 5, 1), (12, 4, 0), (8, 3, 1), (5, 5, 0)])
-def test_most_rows_are_their_single_streams_to_the_bit(rows, moved, found):
-    said = check_half_precision(moved_in(rows, moved)())
+@pytest.mark.parametrize(
+    ("dtype", "rows", "moved", "found"),
+    [
+        ("float16", 12, 5, 1),
+        ("float16", 12, 4, 0),
+        ("float16", 8, 3, 1),
+        ("float16", 5, 5, 0),
+        ("bfloat16", 8, 3, 1),
+        ("bfloat16", 18, 4, 0),
+        ("bfloat16", 18, 5, 1),
+        ("bfloat16", 32, 6, 0),
+        ("bfloat16", 32, 7, 1),
+    ],
+)
+def test_most_rows_are_their_single_streams_to_the_bit(dtype, rows, moved, found):
+    said = check_half_precision(moved_in(rows, moved, dtype)())
     assert [f.what for f in said] == [
         f"{moved} of {rows} rows are not their single streams to the bit"
     ] * found

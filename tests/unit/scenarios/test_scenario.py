@@ -292,6 +292,7 @@ PROOFS = {
     "traffic_options": LATE_JOIN
     | {
         "4 rows in one decode call": ONE_BY_ONE,
+        "9 rows in one decode call": ONE_BY_ONE,
         "rows with processors of four kinds": Fake(schedules=same_processors),
         "rows whose thinking is ended for them": Fake(schedules=without_budgets),
         "thinking that begins within an answer and is ended": Fake(schedules=all_think_at_once),

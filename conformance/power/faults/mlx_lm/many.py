@@ -81,6 +81,34 @@ def segments_past_the_32nd_swapped(hits: Hits) -> Patch:
     return wrap(_GENERATOR, "insert_segments", insert)
 
 
+_past_the_eighth = partial(_many, fault_class="samplers", kills=("traffic_options/crowd",))
+
+
+def _of_the_row_before(name: str, hits: Hits) -> Patch:
+    """In a step, rows past the eighth have what is of the row before in this list of rows."""
+
+    def step(right: Right, self: Any) -> Any:
+        own = getattr(self, name)
+        moved = [*own[:8], *own[7:-1]][: len(own)]
+        hits.hit_if(any(one is not other for one, other in zip(own, moved, strict=True)))
+        with replace(self, name, moved):
+            return right(self)
+
+    return wrap(_BATCH, "_step", step)
+
+
+@_past_the_eighth("D8.processors-past-the-eighth-row")
+def processors_past_the_eighth_row(hits: Hits) -> Patch:
+    """Rows past the eighth have the processors of the row before."""
+    return _of_the_row_before("logits_processors", hits)
+
+
+@_past_the_eighth("D8.samplers-past-the-eighth-row")
+def samplers_past_the_eighth_row(hits: Hits) -> Patch:
+    """Rows past the eighth have the sampler of the row before."""
+    return _of_the_row_before("samplers", hits)
+
+
 @_many("D8.sixteen-processors-at-most", fault_class="samplers", kills=("traffic_options",))
 def sixteen_processors_at_most(hits: Hits) -> Patch:
     """Of a row's processors the first sixteen change its logits."""

@@ -95,6 +95,10 @@ def test_samplers_and_processors_are_applied(solo):
     assert solo(seeded).stream.tokens == solo(seeded).stream.tokens != solo().stream.tokens
 
 
+def test_the_dtype_that_processors_are_given_is_known(library, model):
+    assert library.logits_dtype(model, ASK, EngineOptions()) == "mlx.core.float32"
+
+
 def test_a_perturbed_pass_moves_a_little_and_alike_for_a_seed(library, model):
     forced = functools.partial(
         library.teacher_forced, model, ASK, (5, 6, 7, 8), options=EngineOptions()

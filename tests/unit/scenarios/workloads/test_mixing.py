@@ -20,7 +20,7 @@ from conformance.scenarios.workloads.traffic_options import TRAFFIC_OPTIONS
 
 BOTH = [TRAFFIC, TRAFFIC_OPTIONS]
 # These are not mixed: each row is there for one moment.
-MADE = ("lengths_meet", "ended_together", "close", "history")
+MADE = ("lengths_meet", "ended_together", "crowd", "close", "history")
 
 
 @pytest.fixture(scope="module")
