@@ -278,7 +278,7 @@ def test_of_a_workload_it_also_mends_each_failed_schedule_that_no_entry_names():
     assert found.mended.schedules == ("few_slots", "many", "lengths_meet")
 
 
-def test_what_does_not_happen_again_in_a_workload_is_no_known_defect():
+def once_in_a_workload(**changes):
     class Once(AttendsToPadding):
         over = False
 
@@ -291,11 +291,20 @@ def test_what_does_not_happen_again_in_a_workload_is_no_known_defect():
         return replace(Once, "unused", None)
 
     Once.unused = None
-    known = entry("padding-attended", "diverged", "traffic")
-    _, found = play(known, mends=[it_is_over], engine=Once, scenario="traffic")
+    known = entry("padding-attended", "diverged", "traffic", **changes)
+    return play(known, mends=[it_is_over], engine=Once, scenario="traffic")[1]
+
+
+def test_what_does_not_happen_again_in_a_workload_is_no_known_defect():
+    found = once_in_a_workload()
     assert not found.expected
     assert found.mended.verdict is Verdict.UNSTABLE
     assert any("right when it is run again as released" in f.what for f in found.evidence)
+
+
+def test_what_ends_its_process_is_not_run_again_as_released_in_this_one():
+    found = once_in_a_workload(ends_process=True)
+    assert (found.expected, found.mended.verdict) == (True, Verdict.EXACT)
 
 
 def test_single_streams_are_made_anew_where_they_are_wrong():

@@ -102,6 +102,10 @@ class _Before:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cache, name)
 
+    @property
+    def __class__(self) -> Any:  # attention asks isinstance what a quantized cache is
+        return type(self._cache)
+
 
 class _Handed:
     """Keys and values of one pass without a cache, handed to the layers that share them."""

@@ -53,19 +53,10 @@ def contexts_end_with_their_rows(hits: Hits) -> Patch:
     def embed(right: Right, self: Any, ids: Any, cache: Any = None) -> Any:
         if cache is None:
             return right(self, ids, cache)
-        rows, new = ids.shape
-        width = self.n - 1
-        old = mx.zeros((rows, 0), mx.int64) if cache[0] is None else cache[0]
-        old = mx.pad(old, [(0, 0), (width - old.shape[1], 0)])
-        seen = mx.concatenate([old, ids.astype(mx.int64)], axis=1)
+        old = cache[0]
         found = right(self, ids, cache)
-        ends = mx.full((rows,), new)
-        if cache.lengths is not None:
-            done = getattr(cache, "columns_done", 0)
-            cache.columns_done = done + new
-            ends = mx.clip(cache.lengths - done, 0, new)
-        hits.hit_if(bool((ends != new).any()) or cache[0].shape[1] != width)
-        cache[0] = mx.take_along_axis(seen, ends[:, None] + mx.arange(width), axis=1)
+        cache[0] = old
+        hits.hit_if(_next_context(cache, ids, self.n - 1))
         return found
 
     return wrap(language.NgramEmbedding, "__call__", embed)
@@ -73,16 +64,33 @@ def contexts_end_with_their_rows(hits: Hits) -> Patch:
 
 @mend("longcat-flash-ngram-context-of-prompt", single_stream=True)
 def prompts_leave_a_context(hits: Hits) -> Patch:
-    """The ids of a prompt that comes as embeddings are the context of what is generated."""
+    """The ids of a prompt that comes as embeddings are the context of what is generated.
+
+    As above it has its full width, so that rows of any length can be joined, and ends where each
+    row does.
+    """
     language = part("models.longcat_flash_ngram.language")
 
     def keep(self: Any, ids: Any, inputs_embeds: Any = None, cache: Any = None) -> None:
         if inputs_embeds is None or ids is None or cache is None:
             return
         hits.hit()
-        context, ids = cache[0], ids.astype(mx.int64)
-        if context[0] is not None:
-            ids = mx.concatenate([context[0], ids], axis=-1)
-        context[0] = ids[..., max(0, ids.shape[-1] - self.ngram_embeddings.n + 1) :]
+        _next_context(cache[0], ids, self.ngram_embeddings.n - 1)
 
     return before(language.LongcatFlashNgramModel, "__call__", keep)
+
+
+def _next_context(cache: Any, ids: Any, width: int) -> bool:
+    """Keep the last ``width`` ids of each row; whether that is not simply the last columns."""
+    rows, new = ids.shape
+    old = mx.zeros((rows, 0), mx.int64) if cache[0] is None else cache[0]
+    short = old.shape[1] + new < width
+    old = mx.pad(old, [(0, 0), (width - old.shape[1], 0)])
+    seen = mx.concatenate([old, ids.astype(mx.int64)], axis=1)
+    ends = mx.full((rows,), new)
+    if cache.lengths is not None:
+        done = getattr(cache, "columns_done", 0)
+        cache.columns_done = done + new
+        ends = mx.clip(cache.lengths - done, 0, new)
+    cache[0] = mx.take_along_axis(seen, ends[:, None] + mx.arange(width), axis=1)
+    return short or bool((ends != new).any())

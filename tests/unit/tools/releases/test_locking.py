@@ -1,5 +1,6 @@
 """The smallest schedule that shows a known defect, and only it."""
 
+import msgspec
 import pytest
 from miniatures.right import ContinuousBatching
 from miniatures.sessions import entry_of_wrong, padding_is_masked, toy_family, toy_session
@@ -60,6 +61,16 @@ def test_the_schedule_that_is_stored_fails_as_the_entry_says_and_is_right_mended
     assert worst(mending.small(case, line.schedule)) is Verdict.DIVERGED
     assert worst(mending.small(case, line.schedule, [padding_is_masked])).good
     assert mending.verdict_of(line, {line.entry: entry()}) is line.verdict
+
+
+def test_what_reads_stray_memory_still_shows_with_any_verdict_of_its_entry():
+    found, mending = search(entry())
+    line = msgspec.structs.replace(found.line, verdict=Verdict.NAN)
+    stray = (Verdict.DIVERGED, Verdict.NAN, Verdict.UNSTABLE)
+    unstable = entry(verdicts=dict.fromkeys(("staggered", "ragged"), stray))
+    assert mending.verdict_of(line, {line.entry: unstable}) is Verdict.NAN
+    fixed = entry(verdicts=dict.fromkeys(("staggered", "ragged"), stray[:2]))
+    assert mending.verdict_of(line, {line.entry: fixed}) is Verdict.DIVERGED
 
 
 def test_a_search_without_time_stores_what_it_began_with():
