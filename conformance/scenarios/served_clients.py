@@ -125,7 +125,7 @@ def prefixes(brief: Brief) -> list[Schedule]:
     first, *others = rows
     turns = _turns(brief)
     return [
-        one_by_one("one_by_one", [*rows, *_twins(brief, first)], options),
+        one_by_one("one_by_one", [*rows, *_twins(brief, first, rows[3])], options),
         Schedule(
             "together",
             (together(first), together(*others, when=gone(first.request_id))),
@@ -145,11 +145,19 @@ def prefixes(brief: Brief) -> list[Schedule]:
     ]
 
 
-def _twins(brief: Brief, first: Request) -> list[Request]:
-    """Prompts of the first one's tokens in another order, and with another one near the begin."""
+def _twins(brief: Brief, first: Request, other_begin: Request) -> list[Request]:
+    """Prompts of the first one's tokens in another order, and with another one near the begin.
+
+    And with the begin of one that is kept, too: what follows it was computed after the first's.
+    """
     (begin, second, *rest), (low, high) = first.prompt, brief.tokens
     other = low + (second - low + 1) % (high - low)
-    twins = {"order": (begin, *reversed((second, *rest))), "second": (begin, other, *rest)}
+    size = PrefixCaching().block_size
+    twins = {
+        "order": (begin, *reversed((second, *rest))),
+        "second": (begin, other, *rest),
+        "mixed": (*other_begin.prompt[:size], *first.prompt[size:]),
+    }
     return [replace(first, request_id=name, prompt=prompt) for name, prompt in twins.items()]
 
 

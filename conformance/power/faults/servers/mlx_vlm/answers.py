@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mlx_vlm.server import generation, openai, request_normalization
+from mlx_vlm.server import app, generation, openai, request_normalization
 from mlx_vlm.server.responses_state import ThinkingStreamState
 from mlx_vlm.server.schemas import ChatChoice, ChatStreamChunk
 
@@ -271,3 +271,15 @@ def calls_said_to_be_a_stop(hits: Hits) -> Patch:
         right(choice, **{**fields, "finish_reason": "stop"} if called else fields)
 
     return wrap(ChatChoice, "__init__", made)
+
+
+@_fault("S131.bytes-of-the-first-letter", kills=("served_traffic/logprobs",))
+def bytes_of_the_first_letter(hits: Hits) -> Patch:
+    """Beside the logprobs, a token has the first of its bytes."""
+
+    def decoded(found: Any, *_: Any) -> Any:
+        text, raw = found
+        hits.hit_if(len(raw or ()) > 1)
+        return text, raw[:1] if raw else raw
+
+    return after(app, "_decode_token", decoded)
