@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mlx_vlm.server import app, generation, openai, request_normalization
+from mlx_vlm.server import generation, openai, request_normalization
 from mlx_vlm.server.responses_state import ThinkingStreamState
 from mlx_vlm.server.schemas import ChatChoice, ChatStreamChunk
 
@@ -276,6 +277,8 @@ def calls_said_to_be_a_stop(hits: Hits) -> Patch:
 @_fault("S131.bytes-of-the-first-letter", kills=("served_traffic/logprobs",))
 def bytes_of_the_first_letter(hits: Hits) -> Patch:
     """Beside the logprobs, a token has the first of its bytes."""
+
+    app: Any = importlib.import_module("mlx_vlm.server.app")  # the package has an object so named
 
     def decoded(found: Any, *_: Any) -> Any:
         text, raw = found
