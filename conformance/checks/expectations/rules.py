@@ -65,7 +65,7 @@ class Expectations:
             # A workload that is wrong with all mended may be wrong for any reason; so may a server
             # that is no better with its engine's defects mended.
             unclear = is_workload(result.scenario)
-            entries = [e for e in entries if not unclear and not e.over_http(result.engine)]
+            entries = tuple(e for e in entries if not unclear and not e.over_http(result.engine))
         evidence = _marked(result, entries, self._about(result)[1])
         if problem:
             rule = Finding(result.verdict, CHECK, f"expectation {problem}")

@@ -66,8 +66,7 @@ def kept_tokens_not_counted(hits: Hits) -> Patch:
 
     def insert(right: Right, self: Any, *args: Any, all_tokens: Any = None, **options: Any) -> Any:
         hits.hit_if(any(all_tokens or ()))
-        none = [[] for _ in all_tokens] if all_tokens is not None else None
-        return right(self, *args, all_tokens=none, **options)
+        return right(self, *args, all_tokens=None, **options)
 
     return wrap(BatchGenerator, "insert_segments", insert)
 

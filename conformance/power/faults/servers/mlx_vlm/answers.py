@@ -277,7 +277,6 @@ def calls_said_to_be_a_stop(hits: Hits) -> Patch:
 @_fault("S131.bytes-of-the-first-letter", kills=("served_traffic/logprobs",))
 def bytes_of_the_first_letter(hits: Hits) -> Patch:
     """Beside the logprobs, a token has the first of its bytes."""
-
     app: Any = importlib.import_module("mlx_vlm.server.app")  # the package has an object so named
 
     def decoded(found: Any, *_: Any) -> Any:
