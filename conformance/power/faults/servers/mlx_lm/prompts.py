@@ -10,7 +10,7 @@ from mlx_lm.generate import BatchGenerator
 from mlx_lm.models.cache import LRUPromptCache
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, before, together, wrap
+from conformance.core.faults.patching import Patch, Right, after, before, together, wrap
 from conformance.plugins.servers.planting import served_fault
 
 _fault = partial(
@@ -83,3 +83,30 @@ def prefix_of_another_model(hits: Hits) -> Patch:
 
     names = ("fetch_nearest_cache", "insert_cache")
     return together(*(wrap(LRUPromptCache, name, keyed) for name in names))
+
+
+@_fault("S133.prompt-of-who-left-kept-with-its-answer", kills=("served_leaves/continued",))
+def prompt_of_who_left_kept_with_its_answer(hits: Hits) -> Patch:
+    """Of a client that leaves, what was computed is kept as its prompt's: its answer, too."""
+    asked: list[tuple[Any, Any, list[int]]] = []
+    by_uid: dict[int, tuple[Any, Any, list[int]]] = {}
+
+    def fetched(store: Any, model: Any, tokens: list[int]) -> None:
+        asked.append((store, model, tokens[:]))
+
+    def inserted(uids: list[int], *_: Any, **__: Any) -> list[int]:
+        by_uid.update(dict.fromkeys(uids, asked[-1]))
+        return uids
+
+    def removed(self: Any, uids: list[int], *_: Any, **__: Any) -> None:
+        for uid, (caches, tokens) in self.extract_cache(uids).items():
+            store, model, prompt = by_uid[uid]
+            if len(tokens) > len(prompt):
+                hits.hit()
+                store.insert_cache(model, prompt, caches)
+
+    return together(
+        before(LRUPromptCache, "fetch_nearest_cache", fetched),
+        after(BatchGenerator, "insert_segments", inserted),
+        before(BatchGenerator, "remove", removed),
+    )
