@@ -95,6 +95,8 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
         endpoint: ask another endpoint: ``messages`` or ``responses``; empty: that of the chat.
         system: number of tokens at the start of the prompt that are the system message.
         blocks: in how many parts the system message is sent; 0: as one text.
+        turns: numbers of tokens of the messages before the last, from the user and the assistant in
+            turn; none: the prompt is one message. The last one is sent in two parts.
         schema: the answer must be JSON of a schema.
         other: number of another model, to be loaded on request; 0 is the server's own model.
         family: another family, whose model is to be loaded on request; empty: the server's own.
@@ -112,6 +114,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
     endpoint: str = ""
     system: int = 0
     blocks: int = 0
+    turns: tuple[int, ...] = ()
     schema: bool = False
     other: int = 0
     family: str = ""

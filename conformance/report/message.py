@@ -20,6 +20,9 @@ DIAGNOSIS = "diagnosis"
 NEEDS = "needs"
 """The check name of the finding that says what a workload needs to fail."""
 
+MENDS = "mends"
+"""The check name of the finding about a mend without an effect."""
+
 ASIDE = (RULE, DIAGNOSIS, NEEDS)
 """The check names of findings that say nothing about the run itself."""
 
@@ -100,7 +103,8 @@ def _counting(result: CaseResult) -> list[Finding]:
         seen = [finding for finding in seen if not finding.known and not finding.verdict.good]
         again = result.mended.schedules if result.mended else ()
         left = [finding for finding in seen if finding.mended or finding.schedule not in again]
-        seen = left or seen
+        # A mend without an effect says nothing of the other findings.
+        seen = left if any(finding.check != MENDS for finding in left) else seen
     return seen
 
 

@@ -33,8 +33,11 @@ from conformance.scenarios.workloads import is_workload
 
 CHECK = "mends"
 """The check name of the finding that a mend had no effect."""
-_PLAYS = 8
-"""How often a server is asked until the requests that show its engine's defect share a batch."""
+_PLAYS, _FEWEST = 8, 3
+"""How often a server is asked until the requests that show its engine's defect share a batch.
+
+And how often at least: a race that failed once must not go by as that defect.
+"""
 
 
 @dataclass(frozen=True)
@@ -102,10 +105,7 @@ class Mending:
         if not plan.defects:
             return result
         start = time.perf_counter()
-        for _ in range(_PLAYS if plan.over_http else 1):
-            findings = self._findings(case, plan)
-            if not any(finding.check == CHECK for finding in findings):
-                break
+        findings = self._played(case, plan)
         if worst(findings) is Verdict.UNSUPPORTED and (
             left := _without_refused(plan, result, entries)
         ):
@@ -131,6 +131,25 @@ class Mending:
                 worst(findings), defects, schedules, round(time.perf_counter() - start, 4)
             ),
         )
+
+    def _played(self, case: CaseId, plan: _Plan) -> tuple[Finding, ...]:
+        """The findings of the mended case.
+
+        Over HTTP those of the first play that is wrong; if none is, and a mend has had an effect,
+        of one in which it had.
+        """
+        least, most = (_FEWEST, _PLAYS) if plan.over_http else (1, 1)
+        right: tuple[Finding, ...] | None = None
+        findings: tuple[Finding, ...] = ()
+        for number in range(1, most + 1):
+            findings = self._findings(case, plan)
+            if any(not f.verdict.good for f in findings if f.check != CHECK):
+                return findings
+            if not any(finding.check == CHECK for finding in findings):
+                right = findings
+            if right is not None and number >= least:
+                break
+        return findings if right is None else right
 
     def _not_again(self, case: CaseId, schedules: Sequence[str]) -> Iterator[Finding]:
         """A finding for each schedule that failed as released, and does not when it is run again.

@@ -32,7 +32,7 @@ class Call:
 
 
 CALLS = tuple(
-    Call(at, count) for count, at in enumerate(("north", "south", "east", "west", "home"), 3)
+    Call(at, count) for count, at in enumerate(("north", "süd", "east", "west", "home"), 3)
 )
 """The calls that answers have."""
 
@@ -68,7 +68,7 @@ class MarkerStyle:
 
     def written(self, call: Call) -> str:
         """A call without the markers around it."""
-        quoted = json.dumps(call.arguments)
+        quoted = json.dumps(call.arguments, ensure_ascii=False)
         places = {
             "@AT@": call.at,
             "@COUNT@": str(call.count),

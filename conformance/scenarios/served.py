@@ -224,10 +224,13 @@ def _media(brief: Brief) -> list[Schedule]:
 
 
 def _twice(brief: Brief) -> Request:
-    """A message with one picture in two places."""
-    image = Media("image", brief.sizes["image"][0], 3)
+    """A message with one picture in two places, and another one of its size after them.
+
+    Backwards they would be others, and so would they without those that come again.
+    """
+    image, other = (Media("image", brief.sizes["image"][0], content) for content in (3, 4))
     between, after = brief.prompt(TWO, 1), brief.prompt(SHORT, 2)
-    prompt, media = brief.compose([image, between, image, after])
+    prompt, media = brief.compose([image, between, image, brief.prompt(TWO, 2), other, after])
     return Request("twice", prompt, ANSWER, media=media)
 
 

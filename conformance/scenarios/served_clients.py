@@ -16,6 +16,7 @@ from conformance.core.schedule import (
     Schedule,
     Stage,
 )
+from conformance.core.token_choice import Processor
 from conformance.core.trace import Trace
 from conformance.scenarios.build import (
     LONG,
@@ -38,6 +39,12 @@ from conformance.scenarios.scenario import Brief
 ANSWER, LASTING = 24, 1200
 FLOOD, FLOOD_SLOTS = 320, 32
 _LIMIT = 5
+_LIBRARIES = ("mlx_lm", "mlx_vlm")
+# The library whose server answers requests with seeds one by one, and whose penalties are right.
+_WITH_SEEDS = "mlx_lm"
+_COUNTS_ALL = Processor("library", {"repetition_penalty": 1.4, "repetition_context_size": 4 * LONG})
+# Tokens of a user's message, of the answer, of the user's next one and of the answer to that.
+_TURNS = (4, 5, 6, 3)
 _BEFORE, _AGAIN = "before", "again"
 _NAMED = "http"  # the library of a server that is known by its address alone
 BUSY = EngineOptions(busy=True)
@@ -57,7 +64,12 @@ def alone(brief: Brief) -> list[Schedule]:
         text_request(brief, name, MEDIUM, variant=at, max_tokens=ANSWER, asked=asked)
         for at, (name, asked) in enumerate(ways.items())
     ]
-    one = [text_request(brief, "one", TWO, max_tokens=1), text_request(brief, "long", LONG)]
+    # What comes of a template is unknown of a server at a URL: there it would be its own answer.
+    turns = _TURNS if brief.library in _LIBRARIES else ()
+    one = [
+        text_request(brief, "one", TWO, max_tokens=1),
+        text_request(brief, "long", LONG, asked=Asked(turns=turns)),
+    ]
     rare = {"top_logprobs": Asked(streamed=False, fields={"top_logprobs": 3})}
     rare["stream_options"] = Asked(fields={"stream_options": {}})
     if Capability.COMPLETIONS in brief.capabilities:
@@ -71,7 +83,7 @@ def alone(brief: Brief) -> list[Schedule]:
         one_by_one("alone", [*requests, *one], options),
         one_by_one("fields", fields, options),
     ]
-    if brief.library in {"mlx_lm", "mlx_vlm"}:
+    if brief.library in _LIBRARIES:
         limits = [
             text_request(
                 brief,
@@ -93,6 +105,9 @@ def alone(brief: Brief) -> list[Schedule]:
 def prefixes(brief: Brief) -> list[Schedule]:
     """Many prompts begin alike; then they begin differently; then as before."""
     rows = []
+    # Counts the tokens of a prompt that were kept, too. The single stream of no other library does.
+    counting = brief.library == _WITH_SEEDS and Capability.PROCESSORS in brief.capabilities
+    penalties = (_COUNTS_ALL,) if counting else ()
     for block, variant in enumerate((0, 1, 0)):
         begin = brief.prompt(LONG, variant)
         rows += [
@@ -100,6 +115,7 @@ def prefixes(brief: Brief) -> list[Schedule]:
                 f"r{block}{i}",
                 begin + brief.prompt(SHORT, 3 + i + block),
                 ANSWER // 2,
+                processors=penalties if i else (),
                 asked=Asked(streamed=i < 2),
             )
             for i in range(3)
@@ -109,7 +125,7 @@ def prefixes(brief: Brief) -> list[Schedule]:
     first, *others = rows
     turns = _turns(brief)
     return [
-        one_by_one("one_by_one", [*rows, *_twins(brief, first)], options),
+        one_by_one("one_by_one", [*rows, *_twins(brief, first, rows[3])], options),
         Schedule(
             "together",
             (together(first), together(*others, when=gone(first.request_id))),
@@ -118,7 +134,7 @@ def prefixes(brief: Brief) -> list[Schedule]:
         one_by_one("turns", turns, options),
         *(
             [one_by_one("turns_with_seeds", [seeded(row) for row in turns], options)]
-            if brief.library == "mlx_lm"
+            if brief.library == _WITH_SEEDS
             else []
         ),
         *(
@@ -129,11 +145,19 @@ def prefixes(brief: Brief) -> list[Schedule]:
     ]
 
 
-def _twins(brief: Brief, first: Request) -> list[Request]:
-    """Prompts of the first one's tokens in another order, and with another one near the begin."""
+def _twins(brief: Brief, first: Request, other_begin: Request) -> list[Request]:
+    """Prompts of the first one's tokens in another order, and with another one near the begin.
+
+    And with the begin of one that is kept, too: what follows it was computed after the first's.
+    """
     (begin, second, *rest), (low, high) = first.prompt, brief.tokens
     other = low + (second - low + 1) % (high - low)
-    twins = {"order": (begin, *reversed((second, *rest))), "second": (begin, other, *rest)}
+    size = PrefixCaching().block_size
+    twins = {
+        "order": (begin, *reversed((second, *rest))),
+        "second": (begin, other, *rest),
+        "mixed": (*other_begin.prompt[:size], *first.prompt[size:]),
+    }
     return [replace(first, request_id=name, prompt=prompt) for name, prompt in twins.items()]
 
 

@@ -41,8 +41,7 @@ _FEW = PrefixCaching(blocks=2 * SYSTEM // 4, block_size=4, snapshots=2)
 
 def systems(brief: Brief) -> list[Schedule]:
     """One system message for many requests, another one, and more of them than are stored."""
-    kept = Capability.PREFIX_CACHING in brief.capabilities
-    caching = EngineOptions(prefix_caching=PrefixCaching() if kept else None)
+    caching = _keeping(brief)
     first, *others = [_with_system(brief, f"r{i}", 0, user=i) for i in range(5)]
     changed = [_with_system(brief, f"r{i}", system) for i, system in enumerate((1, 2, 1, 2))]
     schedules = [
@@ -54,7 +53,7 @@ def systems(brief: Brief) -> list[Schedule]:
         one_by_one("changed", changed, caching),
         one_by_one("last_token", _last_token(brief), caching),
     ]
-    if kept:
+    if caching.prefix_caching is not None:
         order = (0, 3, 4, 5, 6, 0)
         rows = [_with_system(brief, f"r{i}", system) for i, system in enumerate(order)]
         schedules.append(one_by_one("few_kept", rows, EngineOptions(prefix_caching=_FEW)))
@@ -189,7 +188,7 @@ def models(brief: Brief) -> list[Schedule]:
         rows += _one_stop_word(brief, *rows[:2])  # others' chats have no stop strings
     own, other = row("own", 0, _long(brief)), row("other", 1)
     schedules = [
-        one_by_one("in_turn", rows, EngineOptions()),
+        one_by_one("in_turn", rows, _keeping(brief)),
         Schedule("while_one_answers", (together(own), together(other, when=produced("own", 3)))),
     ]
     if "image" in brief.sizes:
@@ -252,15 +251,13 @@ def adapters(brief: Brief) -> list[Schedule]:
         asked = Asked(adapter=adapter, fields=fields) if adapter or fields else None
         return text_request(brief, name, MEDIUM, max_tokens=count, asked=asked)
 
-    kept = Capability.PREFIX_CACHING in brief.capabilities
-    caching = EngineOptions(prefix_caching=PrefixCaching() if kept else None)
     numbers = {"own": 0, "adapted": 1, "own_again": 0, "adapted_again": 1, "another": 2, "last": 0}
     rows = [row(name, number) for name, number in numbers.items()]
     own, adapted = row("own", 0, _long(brief)), row("adapted", 1)
     default = [row(name, n, model="default_model") for name, n in (("own", 0), ("adapted", 1))]
     mixed = [row(name, number) for name, number in numbers.items()]
     return [
-        one_by_one("in_turn", rows, caching),
+        one_by_one("in_turn", rows, _keeping(brief)),
         Schedule("while_one_answers", (together(own), together(adapted, when=produced("own", 3)))),
         *([one_by_one("default_model", default)] if brief.library == "mlx_lm" else []),
         # A server may give each row its adapter, or let them wait for each other.
@@ -271,6 +268,12 @@ def adapters(brief: Brief) -> list[Schedule]:
             else []
         ),
     ]
+
+
+def _keeping(brief: Brief) -> EngineOptions:
+    """A prefix cache, if the server has one: what one model computed is no other model's."""
+    kept = Capability.PREFIX_CACHING in brief.capabilities
+    return EngineOptions(prefix_caching=PrefixCaching() if kept else None)
 
 
 def _then_another(brief: Brief) -> list[Request]:

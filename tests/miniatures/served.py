@@ -40,6 +40,7 @@ class Row:
     reason: str | None = None
     model: str = "small"
     schema: bool = False
+    top: int = 0
 
     @property
     def next(self):
@@ -288,6 +289,7 @@ class Handler(BaseHTTPRequestHandler):
         prompt = " ".join(f"{m['role'][0]}: {m['content']}" for m in body["messages"])
         row = Row(prompt, body["max_tokens"], stop)
         row.model, row.schema = body["model"], "response_format" in body
+        row.top = body.get("top_logprobs", 0)
         self.server_of.submit(row)
         if self.path == "/v1/messages":
             return self.message(row, streamed=body.get("stream"))
@@ -465,11 +467,31 @@ class SubWords(Served):
         }
 
 
+class ListsLikeliest(SubWords):
+    """A right server with such tokens, which lists as many of the likeliest as are asked for."""
+
+    def entry(self, row, piece):
+        own = super().entry(row, piece)
+        others = [{**own, "token": f"~{n}", "bytes": None, "logprob": -3.0 - n} for n in range(9)]
+        tops = [{key: top[key] for key in ("token", "bytes", "logprob")} for top in (own, *others)]
+        return {**own, "top_logprobs": tops[: row.top]}
+
+
 class SubWordsAlone(SubWords):
     """A right server with such tokens, without logprobs."""
 
     def said(self, kind, text, entries, reason=None):
         return super().said(kind, text, [], reason) | {"logprobs": None}
+
+
+class CapsAnswers(SubWordsAlone):
+    """A right server that lets no answer be longer than it says, however long it may be."""
+
+    most = 16
+
+    def submit(self, row):
+        row.limit = min(row.limit, self.most)
+        super().submit(row)
 
 
 class NamesAsVocabularies(SubWords):

@@ -61,9 +61,12 @@ class Expectations:
             )
         names = ", ".join(entry.id for entry in entries)
         problem = _problem(result, entries, refused=self._refused(result)) or self._behind(result)
-        # A workload that is wrong with all mended may be wrong for any reason.
-        unclear = problem and is_workload(result.scenario)
-        evidence = _marked(result, () if unclear else entries, self._about(result)[1])
+        if problem:
+            # A workload that is wrong with all mended may be wrong for any reason; so may a server
+            # that is no better with its engine's defects mended.
+            unclear = is_workload(result.scenario)
+            entries = tuple(e for e in entries if not unclear and not e.over_http(result.engine))
+        evidence = _marked(result, entries, self._about(result)[1])
         if problem:
             rule = Finding(result.verdict, CHECK, f"expectation {problem}")
             evidence = (*evidence, rule, *self._changed(result))

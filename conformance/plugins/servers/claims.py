@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -138,10 +138,14 @@ def no_answer(came: Came, why: str) -> Claim:
     return Claim(what, said, "an answer", False, cause, sentence, failed=True)
 
 
-def at_limit(request: Request, answer: Answer) -> Iterator[Claim]:
-    """Claim that an answer which is said to have reached its limit has, by the server's count."""
+def at_limit(request: Request, answer: Answer, allowed: Collection[int] = ()) -> Iterator[Claim]:
+    """Claim that an answer which is said to have reached its limit has, by the server's count.
+
+    Args:
+        allowed: numbers of tokens at which the server ends answers alone, too.
+    """
     made, limit = answer.usage.get("completion_tokens"), request.max_tokens
-    if made is None or answer.reason != FinishReason.LENGTH or made >= limit:
+    if made is None or answer.reason != FinishReason.LENGTH or made >= limit or made in allowed:
         return
     sentence = f"the answer to {request.request_id!r} ended after {made} of {limit} tokens, "
     yield Claim(

@@ -59,6 +59,7 @@ def about_logprobs(
         yield Claim("tokens with top_logprobs", said, right, said == right)
     yield from _own_among_top(entries)
     yield from _none_above_0(entries)
+    yield from _own_bytes(entries)
     if len(entries) != len(words):
         return
     named = [(e["token"], word) for e, word in zip(entries, words, strict=True) if e.get("token")]
@@ -108,6 +109,18 @@ def _none_above_0(entries: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
     every = [*entries, *(top for entry in entries for top in entry.get("top_logprobs") or ())]
     most = max((e["logprob"] for e in every if e.get("logprob") is not None), default=0.0)
     yield Claim("the largest logprob", f"{most:.6g}", "at most 0", holds=most <= _ROUNDED)
+
+
+def _own_bytes(entries: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
+    """Claim that a token has the bytes of its text, where that is plain letters and digits."""
+    every = [*entries, *(top for entry in entries for top in entry.get("top_logprobs") or ())]
+    for entry in every:
+        name, raw = str(entry.get("token") or "").strip(), entry.get("bytes")
+        if isinstance(raw, list) and name.isascii() and name.isalnum():
+            said = bytes(raw).decode(errors="replace").strip()
+            if said != name:
+                yield Claim("the bytes of a token", repr(said), repr(name), holds=False)
+                return
 
 
 def _all_named(entries: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
@@ -222,6 +235,7 @@ def about_likeliest(
     mine: Sequence[Mapping[str, Any]],
     alone: Sequence[Mapping[str, Any]],
     allowed: tuple[float, float],
+    most: int,
 ) -> Iterator[Claim]:
     """Claim that the likeliest tokens of an answer are those of the same answer alone.
 
@@ -229,10 +243,11 @@ def about_likeliest(
         mine: the entries of the answer; ``alone``: those of the same tokens alone.
         allowed: how far rounding may move a logprob, in nats, and how far it may move most of them
             in one direction.
+        most: how many of the likeliest tokens the request asks for; alone, more may be listed.
     """
     moved = list[float]()
     for step, pair in enumerate(zip(mine, alone, strict=False)):
-        lists = [e.get("top_logprobs") or () for e in pair]
+        lists = [_likeliest(e, most) for e in pair]
         here, there = ({_name(t): t["logprob"] for t in tops} for tops in lists)
         same = _name(pair[0]) == _name(pair[1])
         if here and there and same and len(lists[0]) != len(lists[1]):
@@ -268,6 +283,13 @@ def about_likeliest(
         cause = "they are computed otherwise than alone, or from other logits than the chosen ones'"
         what = "most of the likeliest tokens"
         yield Claim(what, f"{shift:+.3g}", "0", False, cause, sentence)
+
+
+def _likeliest(entry: Mapping[str, Any], most: int) -> Sequence[Mapping[str, Any]]:
+    """So many of an entry's likeliest tokens, and the chosen one, which a server may list, too."""
+    tops: Sequence[Mapping[str, Any]] = entry.get("top_logprobs") or ()
+    ordered = sorted(tops, key=lambda top: -top["logprob"])
+    return [t for at, t in enumerate(ordered) if at < most or _name(t) == _name(entry)]
 
 
 def _name(entry: Mapping[str, Any]) -> tuple[str, tuple[int, ...]]:

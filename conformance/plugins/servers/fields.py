@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -105,6 +106,8 @@ def messages(request: Request, text: Callable[[Sequence[int]], str]) -> list[dic
     if request.asked is not None and request.asked.follows is not None:
         # What is said before and after it is joined as it is.
         return [{"role": "user", "content": f" {text(request.prompt)} "}]
+    if request.asked is not None and request.asked.turns:
+        return _turns(request, text)
     if not system:
         return [{"role": "user", "content": text(request.prompt)}]
     assert request.asked is not None
@@ -121,6 +124,21 @@ def messages(request: Request, text: Callable[[Sequence[int]], str]) -> list[dic
         {"role": "system", "content": parts if count else blocks[0]},
         {"role": "user", "content": f" {said}" if count else said},
     ]
+
+
+def _turns(request: Request, text: Callable[[Sequence[int]], str]) -> list[dict[str, Any]]:
+    """The prompt as a conversation: messages of the user and the assistant in turn."""
+    assert request.asked is not None
+    ends = [0, *itertools.accumulate(request.asked.turns)]
+    # As with a system message, none relies on a template or a server for the blank between them.
+    said = [f"{text(request.prompt[a:b])} " for a, b in itertools.pairwise(ends)]
+    last, roles = request.prompt[ends[-1] :], itertools.cycle(("user", "assistant"))
+    found = [{"role": role, "content": one} for role, one in zip(roles, said, strict=False)]
+    half = len(last) // 2
+    parts = [
+        {"type": "text", "text": t} for t in (f"{text(last[:half])} ", f" {text(last[half:])}")
+    ]
+    return [*found, {"role": "user", "content": parts}]
 
 
 def further(request: Request) -> dict[str, Any]:

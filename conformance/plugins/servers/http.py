@@ -37,6 +37,7 @@ from conformance.plugins.servers.entries import (
 from conformance.plugins.servers.remote import (
     END,
     SECONDS,
+    TOP,
     VOCABULARY,
     WORDS,
     Alone,
@@ -301,26 +302,30 @@ class HttpEngine(ServedEngine):
         limit, entries = request.max_tokens, len(answer.entries)
         alone, right = self._alone(request), self._remote.right(request)
         said, ended = shown(answer.text), answer.reason == FinishReason.LENGTH
+        own_limits = self._remote.own_limits
         if alone is None or right is None or only_the_server(request):
-            yield from at_limit(request, answer)
+            yield from at_limit(request, answer, own_limits)
         elif said == right:
             usual = FACTOR * _USUAL_NOISE[self._remote.dtype]
             allowed = max(_APART, usual), max(_SHIFT, usual)
             there = alone.answer.entries if alone.counted else ()
-            yield from about_likeliest(request, answer.entries, there, allowed)
+            fields = request.asked.fields if request.asked is not None else {}
+            most = fields.get("top_logprobs", TOP)
+            yield from about_likeliest(request, answer.entries, there, allowed, most)
             wanted = FinishReason.STOP if right != alone.text else alone.answer.reason
             yield right_reason(request, answer, wanted)
             if answer.reason == wanted:
-                yield from at_limit(request, answer)
+                yield from at_limit(request, answer, own_limits)
         else:
-            yield from at_limit(request, answer)
+            yield from at_limit(request, answer, own_limits)
             tokens = tuple(token for token, _ in self.read(request, answer))
             if tokens and tokens == alone.tokens[: len(tokens)]:
                 yield right_text(said, [right])
         if not only_the_server(request):
             yield from limited(request, answer, [*self._remote.full.values()])
         if entries and ended:
-            yield Claim("tokens with logprobs", str(entries), str(limit), entries == limit)
+            holds = entries in {limit, *own_limits}
+            yield Claim("tokens with logprobs", str(entries), str(limit), holds)
         yield from about_spelled(request, answer, self._remote.named_within())
 
     def _alone(self, request: Request) -> Alone | None:

@@ -13,6 +13,7 @@ from conformance.core.errors import ModelError, NotOffered, Unsupported
 from conformance.core.http_clients import models
 from conformance.core.named_server import NamedServer
 from conformance.core.schedule import Asked, Client, Request
+from conformance.core.trace import FinishReason
 from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.asking import Asking, Came, Question, Resets, Tokens
 from conformance.plugins.servers.entries import HALF
@@ -42,11 +43,13 @@ VOCABULARY = 8192
 """The most different texts of tokens in a run."""
 END = VOCABULARY - 1
 """Replaces each missing token of an answer that ended before its limit."""
-_TOP = 5
+TOP = 5
+"""How many of the likeliest tokens each request asks for, if the server lists any."""
 SECONDS = 120.0
 """The longest time until a request alone is answered."""
+_LEAST = 16  # tokens of a limit that a server may have of its own: OpenAI's default for texts
 _LOGPROBS = {"logprobs": True}
-_TOP_LOGPROBS = {**_LOGPROBS, "top_logprobs": _TOP}
+_TOP_LOGPROBS = {**_LOGPROBS, "top_logprobs": TOP}
 _USAGE = {"stream_options": {"include_usage": True}}
 
 
@@ -129,6 +132,7 @@ class Remote:
         alone: each answer alone, by ``key_of``.
         tables: its logprobs.
         full: the answers alone that have as many tokens as their limits, by the server's count.
+        own_limits: numbers of tokens at which it ends answers alone by a lower limit of its own.
         refused: why the server does not take each field that was tried, alone.
         resets: connections that were reset, in the whole run.
     """
@@ -141,6 +145,7 @@ class Remote:
     alone: dict[Any, Alone] = field(default_factory=dict)
     tables: dict[Any, np.ndarray] = field(default_factory=dict)
     full: dict[Any, Answer] = field(default_factory=dict)
+    own_limits: set[int] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
     resets: Resets = field(default_factory=Resets)
 
@@ -306,6 +311,8 @@ class Remote:
         count = answer.usage.get("completion_tokens") or 0
         if count >= request.max_tokens and not (request.asked and request.asked.schema):
             self.full[key_of(request)] = answer
+        elif count >= _LEAST and answer.reason == FinishReason.LENGTH:
+            self.own_limits.add(count)
         return made
 
     def tokens(self, request: Request, answer: Answer) -> Tokens:

@@ -15,8 +15,9 @@ from conformance.core.errors import Unsupported
 from conformance.core.faults.patching import replace, wrap
 from conformance.core.mends import mend
 from conformance.core.missing_names import _OWN, missing_names
-from conformance.core.verdict import CaseId, Verdict
+from conformance.core.verdict import CaseId, Finding, Verdict
 from conformance.run.case_judge import CaseJudge
+from conformance.run.judging.judge import worst
 from conformance.run.mending import CHECK, Mending, _Plan, behind_unmended
 from conformance.run.tiers import WHOLE
 
@@ -173,6 +174,32 @@ def test_an_engines_mend_without_effect_in_its_server_proves_nothing(repair):
     found = Mending(session)._run(CaseId("wrong", "calm", "ragged", "float32", 0), plan)[1]
     idle = [finding for finding in found if finding.check == CHECK]
     assert bool(idle) is (repair is nothing_is_repaired)
+
+
+WRONG = Finding(Verdict.DIVERGED, "free", "output token 0 is 1")
+IDLE = Finding(Verdict.VACUOUS, CHECK, "the mend never had an effect")
+
+
+@pytest.mark.parametrize(
+    ("plays", "played", "right"),
+    [
+        pytest.param([(WRONG, IDLE), (), ()], 1, False, id="what fails beside no defect"),
+        pytest.param([(), (WRONG,), ()], 2, False, id="every second play fails"),
+        pytest.param([(IDLE,), (), (IDLE,), ()], 3, True, id="the defect shows once"),
+        pytest.param([(IDLE,)] * 5 + [()], 6, True, id="it shows late"),
+        pytest.param([(IDLE,)] * 9, 8, False, id="it never shows"),
+    ],
+)
+def test_a_server_is_asked_several_times_whether_its_engines_defect_is_all(
+    plays, played, right, monkeypatch
+):
+    left = list(plays)
+    monkeypatch.setattr(Mending, "_findings", lambda *_: left.pop(0))
+    session = toy_session({"wrong": AttendsToPadding})
+    plan = _Plan(over_http=frozenset({PADDING.id}))
+    case = CaseId("wrong", "calm", "ragged", "float32", 0)
+    found = Mending(session)._played(case, plan)
+    assert (len(plays) - len(left), worst(found).good) == (played, right)
 
 
 class RefusesLater(AttendsToPadding):

@@ -277,6 +277,19 @@ def test_an_engine_s_entry_may_show_in_its_server_if_that_can_meet_it(changes):
     assert expected(case("exact", engine="mlx_lm_server", scenario="served_media"), entry)
 
 
+@pytest.mark.parametrize("verdict", [Verdict.EXACT, Verdict.VACUOUS])
+def test_an_engine_s_entry_that_does_not_explain_its_server_makes_no_finding_known(verdict):
+    mended = MendedResult(verdict, ("lost-state",), ("many",), 0.1)
+    wrong = Finding(Verdict.DIVERGED, "free", "output token 0 is 1", schedule="many")
+    result = msgspec.structs.replace(
+        case("diverged", engine="mlx_lm_server", scenario="served_media"),
+        mended=mended,
+        evidence=(wrong, Finding(verdict, "mends", "no effect", mended="lost-state")),
+    )
+    first = Expectations((defect(),)).apply(result).evidence[0]
+    assert bool(first.known) is verdict.good
+
+
 def test_an_engine_s_entry_has_no_part_in_what_an_entry_of_the_server_explains():
     own = defect(
         "own", engines=("mlx_lm_server",), verdicts={"served_ends": Verdict.PROTOCOL}, families="*"

@@ -97,20 +97,26 @@ TOPS = [("w", -0.5), ("v", -1.5), ("u", -2.5)]
 )
 def test_the_likeliest_are_those_of_the_answer_alone(mine, right):
     found, alone = entries("w", tops=mine), entries("w", tops=TOPS)
-    assert all(c.holds for c in about_likeliest(REQUEST, found, alone, (0.5, 0.1))) is right
+    assert all(c.holds for c in about_likeliest(REQUEST, found, alone, (0.5, 0.1), 5)) is right
+
+
+@pytest.mark.parametrize(("mine", "right"), [(TOPS[:2], True), (TOPS[:1], False), (TOPS, True)])
+def test_a_request_that_asks_for_fewer_than_alone_gets_fewer(mine, right):
+    found, alone = entries("w", tops=mine), entries("w", tops=TOPS)
+    assert all(c.holds for c in about_likeliest(REQUEST, found, alone, (0.5, 0.1), 2)) is right
 
 
 def test_parts_of_characters_that_share_a_name_are_not_compared():
     mine, alone = ([("w", -0.5), ("\ufffd", -5.0), ("\ufffd", one)] for one in (-5.1, -2.0))
     found, right = entries("w", tops=mine), entries("w", tops=alone)
-    assert list(about_likeliest(REQUEST, found, right, (0.5, 0.1))) == []
+    assert list(about_likeliest(REQUEST, found, right, (0.5, 0.1), 5)) == []
 
 
 @pytest.mark.parametrize(("off", "right"), [(-0.45, False), (0.3, False), (0.05, True)])
 def test_no_more_likely_tokens_than_alone_are_all_moved_in_one_direction(off, right):
     moved = [TOPS[0], *((name, logprob + off) for name, logprob in TOPS[1:])]
     mine, alone = (entries(*"wwww", tops=tops) for tops in (moved, TOPS))
-    assert all(c.holds for c in about_likeliest(REQUEST, mine, alone, (0.5, 0.1))) is right
+    assert all(c.holds for c in about_likeliest(REQUEST, mine, alone, (0.5, 0.1), 5)) is right
 
 
 def test_the_chosen_token_may_lead_the_likeliest():
@@ -147,3 +153,24 @@ def test_tokens_after_a_stop_sequence_are_none_of_an_answer():
     found = remote.tokens(stopped, Answer("a", entries=answer.entries))
     assert tuple(token for token, _ in found) == tokens[:3]
     assert remote.texts["<0xE9>"] == tokens[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "right"),
+    [
+        ("t17", [*b"t17"], True),
+        ("t17", [*b" t17"], True),
+        ("t17", [*b"t"], False),
+        ("t17", [], False),
+        ("t17", None, True),
+        ("\u0120a", [*b" a"], True),
+        ("\ufffd", [0xF0], True),
+    ],
+)
+def test_a_token_of_plain_letters_has_the_bytes_of_its_text(name, raw, right):
+    entry = {"token": name, "bytes": raw, "logprob": -1.0}
+    found = about_logprobs(REQUEST, Answer(name, entries=[entry]), [name])
+    assert all(c.holds for c in found if c.what == "the bytes of a token") is right
+    top = {"token": "a", "logprob": -1.0, "top_logprobs": [entry]}
+    found = about_logprobs(REQUEST, Answer("a", entries=[top]), ["a"])
+    assert all(c.holds for c in found if c.what == "the bytes of a token") is right

@@ -75,3 +75,15 @@ def test_memory_may_grow_by_buffers_and_not_with_each_request():
     assert fine.holds
     assert not grown.holds
     assert list(memory_kept(1, None)) == []
+
+
+def test_a_conversation_is_messages_of_the_user_and_the_assistant_in_turn():
+    request = Request("a", tuple(range(1, 10)), 1, asked=Asked(turns=(2, 1)))
+    assert messages(request, text) == [
+        {"role": "user", "content": "1 2 "},
+        {"role": "assistant", "content": "3 "},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "4 5 6 "}, {"type": "text", "text": " 7 8 9"}],
+        },
+    ]

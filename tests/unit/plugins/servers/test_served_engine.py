@@ -173,6 +173,20 @@ def test_a_small_right_server_is_exact(kind, name, monkeypatch):
     assert set(lacking) <= {"by_langchain_openai", "by_anthropic"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (served.CapsAnswers, "served_alone"),
+        (served.CapsAnswers, "served_joins"),
+        (served.ListsLikeliest, "served_alone"),
+    ],
+)
+def test_a_lower_limit_and_fewer_of_the_likeliest_are_no_failure(kind, name, monkeypatch):
+    monkeypatch.setattr(HttpEngine, "patience", 60.0)
+    found = outcome(kind, name)
+    assert found.verdict is Verdict.EXACT, found.findings
+
+
 def test_answers_that_end_early_are_no_failure():
     found = outcome(served.EndsSoon, "served_leaves")
     assert found.verdict is Verdict.EXACT, found.findings

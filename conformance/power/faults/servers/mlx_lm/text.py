@@ -104,3 +104,17 @@ def marks_dropped_from_whole_answers(hits: Hits) -> Patch:
         return right(self, text, *args, **more)
 
     return wrap(server.APIHandler, "generate_response", respond)
+
+
+@_fault("S130.arguments-of-plain-letters", kills=("served_tools",))
+def arguments_of_plain_letters(hits: Hits) -> Patch:
+    """The arguments of a call are sent as ASCII: a question mark stands for each other letter."""
+
+    def formatted(found: Any, *_: Any) -> Any:
+        function = found["function"]
+        plain = function["arguments"].encode("ascii", "replace").decode()
+        hits.hit_if(plain != function["arguments"])
+        function["arguments"] = plain
+        return found
+
+    return after(server.ToolCallFormatter, "_format", formatted)

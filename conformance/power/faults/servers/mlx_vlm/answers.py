@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 from dataclasses import replace
@@ -271,3 +272,16 @@ def calls_said_to_be_a_stop(hits: Hits) -> Patch:
         right(choice, **{**fields, "finish_reason": "stop"} if called else fields)
 
     return wrap(ChatChoice, "__init__", made)
+
+
+@_fault("S131.bytes-of-the-first-letter", kills=("served_traffic/logprobs",))
+def bytes_of_the_first_letter(hits: Hits) -> Patch:
+    """Beside the logprobs, a token has the first of its bytes."""
+    app: Any = importlib.import_module("mlx_vlm.server.app")  # the package has an object so named
+
+    def decoded(found: Any, *_: Any) -> Any:
+        text, raw = found
+        hits.hit_if(len(raw or ()) > 1)
+        return text, raw[:1] if raw else raw
+
+    return after(app, "_decode_token", decoded)

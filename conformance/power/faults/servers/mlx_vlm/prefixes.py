@@ -87,3 +87,21 @@ def tenant_of_one_header(hits: Hits) -> Patch:
     return together(
         *(wrap(module, "_read_tenant_id", read) for module in (openai, anthropic)),
     )
+
+
+@served_fault(
+    "S132.block-without-those-before-it",
+    engine="mlx_vlm_server",
+    fault_class="server prefixes",
+    source="issue trackers: tenants that share what is kept",
+    kills=("served_prefixes/one_by_one",),
+)
+def block_without_those_before_it(hits: Hits) -> Patch:
+    """A block of a kept prompt is found by its own tokens, whatever comes before them."""
+
+    def key(right: Right, parent: int, *args: Any) -> int:
+        hits.hit_if(parent != apc.SEED_PARENT_HASH)
+        found: int = right(apc.SEED_PARENT_HASH, *args)
+        return found
+
+    return wrap(apc, "_hash_tokens", key)
