@@ -102,8 +102,8 @@ class _Before:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cache, name)
 
-    @property
-    def __class__(self) -> Any:  # attention asks isinstance what a quantized cache is
+    @property  # type: ignore[misc]  # attention asks isinstance which quantized cache it is
+    def __class__(self) -> Any:
         return type(self._cache)
 
 
