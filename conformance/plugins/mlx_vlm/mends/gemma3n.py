@@ -102,13 +102,8 @@ class _Before:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cache, name)
 
-<<<<<<< HEAD
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:  # attention asks isinstance: is it quantized?
-=======
     @property  # type: ignore[misc]  # attention asks isinstance which quantized cache it is
     def __class__(self) -> Any:
->>>>>>> 62f0fad0d6813277462fe5ab9e45817551dc4dcd
         return type(self._cache)
 
 
