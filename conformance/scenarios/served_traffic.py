@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from conformance.core.engine import Capability
-from conformance.core.engine_options import EngineOptions
+from conformance.core.engine_options import EngineOptions, PrefixCaching
 from conformance.core.schedule import Asked, Request, Schedule, Stage
 from conformance.core.token_choice import RANDOM, Processor, Sampler
 from conformance.core.trace import FinishReason, Trace
@@ -85,7 +85,7 @@ def _penalty(kind: str, size: int = _LONG_HISTORY) -> Processor:
 
 def _schedules(brief: Brief) -> list[Schedule]:
     ends = _ends(brief)
-    found = [_one_by_one(ends)] if brief.library == _SEEDS_ALONE else []
+    found = [_one_by_one(ends), _kept(brief)] if brief.library == _SEEDS_ALONE else []
     return [
         _options(brief),
         ends,
@@ -199,6 +199,17 @@ def _one_by_one(schedule: Schedule) -> Schedule:
     rows = [seeded(row) for row in schedule.requests if not row.request_id.startswith(_OVERLAPS)]
     return one_by_one(
         f"{schedule.name}_one_by_one", rows, EngineOptions(stop=schedule.options.stop)
+    )
+
+
+def _kept(brief: Brief) -> Schedule:
+    """A penalised request whose begin, another one's prompt and answer, was kept."""
+    first = seeded(text_request(brief, "first", LONG, variant=40, max_tokens=ANSWER))
+    said = brief.solo(first, EngineOptions()).tokens
+    prompt = first.prompt + said + brief.prompt(SHORT, 41)
+    again = replace(first, request_id="again", prompt=prompt, processors=(_penalty("repetition"),))
+    return one_by_one(
+        "kept_one_by_one", (first, again), EngineOptions(prefix_caching=PrefixCaching())
     )
 
 

@@ -11,6 +11,7 @@ from http.server import ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
+import mlx.core as mx
 from huggingface_hub.errors import CacheNotFound
 from mlx_lm import server
 from mlx_lm.generate import TextStateMachine
@@ -290,6 +291,30 @@ def bytes_are_held_where_requests_are_served_one_by_one(hits: Hits) -> Patch:
             self.prompt_cache.trim_to(n_bytes=most)
 
     return after(server.ResponseGenerator, "_serve_single", served)
+
+
+@served_mend("server-penalties-of-kept-prompts")
+def penalties_count_kept_tokens(hits: Hits) -> Patch:
+    """Processors of a request that is served by itself get its kept tokens before the others."""
+    kept: list[int] = []
+
+    def fetched(found: Any, _store: Any, _model: Any, tokens: Any) -> Any:
+        kept[:] = tokens[: len(tokens) - len(found[1])]
+        return found
+
+    def generate(right: Right, *args: Any, logits_processors: Any, **options: Any) -> Any:
+        begin = mx.array(kept, mx.uint32)
+        hits.hit_if(bool(kept and logits_processors))
+        whole = [
+            lambda tokens, logits, one=one: one(mx.concatenate([begin, tokens]), logits)
+            for one in logits_processors or ()
+        ]
+        return right(*args, logits_processors=whole, **options)
+
+    return together(
+        after(LRUPromptCache, "fetch_nearest_cache", fetched),
+        wrap(server, "stream_generate", generate),
+    )
 
 
 @served_mend("server-chunked-prompts-trimmed")
