@@ -1,7 +1,8 @@
 """Records how long each family takes: ``python ci/family_seconds.py RESULTS.jsonl...``.
 
-The results come from one whole run, or from all its shards. Writes
-``conformance/run/family_seconds.json``, by which families are assigned to workers and shards.
+The results come from a run, or from all its shards. Writes ``conformance/run/family_seconds.json``,
+by which families are assigned to workers and shards; groups of which no case was run, such as those
+of servers, keep their seconds.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ def main(sources: Sequence[str], target: Path = TARGET) -> str:
         found = measured(results, lambda result: _group(registry, result))
         if not found:
             return f"no results in {', '.join(sources)}"
+        known = FamilySeconds.read(target).recorded if target.exists() else {}
+        found = dict(sorted({**known, **found}.items()))
         rows = [f"{_json(name)}: {_json(found[name])}" for name in found]  # a family's on one line
         write_lines(target, ["{\n" + ",\n".join(rows) + "\n}"])
     except ConformanceError as error:

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
+from importlib.resources.abc import Traversable
 
 import msgspec
 
@@ -34,7 +35,11 @@ class FamilySeconds:
     @classmethod
     def load(cls) -> FamilySeconds:
         """The times of the installed package."""
-        file = resources.files("conformance.run") / FILE
+        return cls.read(resources.files("conformance.run") / FILE)
+
+    @classmethod
+    def read(cls, file: Traversable) -> FamilySeconds:
+        """The times in a file."""
         return cls(msgspec.json.decode(file.read_bytes(), type=_RECORD))
 
     def of(self, group: str) -> float:

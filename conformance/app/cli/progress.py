@@ -73,7 +73,7 @@ class Progress:
         if self._collector and self._verbosity is not Verbosity.QUIET:
             *lines, cases = self._collector.pytest_report_header()
             takes = self._collector.expected_seconds(self._processes)
-            at_once = f", {self._processes} families at once" if self._processes > 1 else ""
+            at_once = f", {self._processes} at once" if self._processes > 1 else ""
             about = f"about {duration(takes)}" if takes >= _SHORT else "less than a minute"
             cases += f"; {about}{at_once}, by recorded times"
             for line in (*lines, cases):
