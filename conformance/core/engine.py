@@ -201,7 +201,8 @@ class Engine(ABC):
             alone: the tokens of each request alone.
 
         Raises:
-            NotOffered: its requests cannot be made for this model, or its moments never come.
+            Unsupported: the library itself refuses such requests of this model.
+            NotOffered: the schedule's moments never come.
         """
         return
 

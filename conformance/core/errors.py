@@ -63,7 +63,7 @@ class Unsupported(ModelError):  # noqa: N818 - it is also the name of the verdic
 
 
 class NotOffered(Unsupported):
-    """A server does not have this, which is no defect; the message says how that shows."""
+    """A server at a URL does not have this, which is no defect; the message says how that shows."""
 
 
 class MachineError(ConformanceError):

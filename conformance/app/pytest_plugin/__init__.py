@@ -73,7 +73,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
-    """With ``-n``: ``--dist loadgroup`` by default, so a family stays on one worker."""
+    """With ``-n``: ``--dist loadgroup`` by default, so a group stays on one worker."""
     if options.suite_selected(config):
         options.use_devices(config)
         options.prepare_distribution(config)

@@ -1,4 +1,4 @@
-"""Hands cases to workers: a family's together, the longest first, crashed ones only once."""
+"""Hands cases to workers: a group's together, the longest first, crashed ones only once."""
 
 from __future__ import annotations
 

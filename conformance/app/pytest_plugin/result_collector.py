@@ -189,7 +189,7 @@ class ResultCollector:
         return {str(case): of_case(group_of(case), case.scenario) for case in cases}
 
     def expected_seconds(self, processes: int) -> float:
-        """The recorded seconds of the cases, spread over processes; a family stays in one."""
+        """The recorded seconds of the cases, spread over processes; a group stays in one."""
         groups: dict[str, float] = defaultdict(float)
         for case in self.setup.cases:
             group = self.setup.group_of(case)

@@ -18,7 +18,7 @@ from mlx_vlm.tokenizer_utils import load_tokenizer, make_streaming_detokenizer
 from conformance.core.accepted_fields import COMMAND_LINE, Accepted, options_in, source_tree
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
-from conformance.core.errors import NotOffered, Unsupported
+from conformance.core.errors import Unsupported
 from conformance.core.family import Processor
 from conformance.core.origin import Origin, Other
 from conformance.core.schedule import Budget, Request, Schedule
@@ -190,7 +190,7 @@ class MlxVlmServer(ManagedEngine):
 
         most = max((len(request.media) for request in schedule.requests), default=0)
         if why := unlike_chat(model, images=most):
-            raise NotOffered(why)
+            raise Unsupported(why)
 
     def dress(self, folder: Path) -> None:
         """Add the family's tokenizer and chat template, and how its answers are sampled."""

@@ -8,7 +8,7 @@ import pytest
 from mlx_vlm import prompt_utils
 from mlx_vlm.server.generation import ResponseGenerator
 
-from conformance.core.errors import ModelError, NotOffered, Unsupported
+from conformance.core.errors import ModelError, Unsupported
 from conformance.core.family import load_family
 from conformance.core.schedule import Media, Request
 from conformance.plugins.mlx_vlm.inputs import compose, embed, inputs_of, unlike_chat
@@ -105,9 +105,17 @@ def test_a_chat_is_its_message_s_text_unless_the_processor_writes_more(model, mo
     assert "'User: t1 Assistant:'" in unlike_chat(model, images=0)
 
 
+def test_a_chat_that_cannot_be_written_is_the_server_s_failure(model, monkeypatch):
+    def fails(*_, **__):
+        raise ValueError("no template")
+
+    monkeypatch.setattr(type(model.processor), "apply_chat_template", fails, raising=False)
+    assert unlike_chat(model, images=0) == ""
+
+
 def test_a_model_of_one_image_a_chat_is_asked_with_no_more(model, monkeypatch):
     monkeypatch.setattr(prompt_utils, "SINGLE_IMAGE_ONLY_MODELS", {model.model.config.model_type})
     assert unlike_chat(model, images=1) == ""
     request = Request("a", (5,), 4, media=(IMAGE, IMAGE))
-    with pytest.raises(NotOffered, match="does not support multi-image chat"):
+    with pytest.raises(Unsupported, match="does not support multi-image chat"):
         MlxVlmServer.check(model, at_once("twice", request), {})
