@@ -152,7 +152,7 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def _of_servers(self) -> bool:
-        return any(name.endswith(_SERVER) for name in self.engines)
+        return any(_SERVER in name for name in self.engines)  # "mlx_lm_server*", too
 
     def ends(self, case: CaseId, versions: Mapping[str, str], device: str) -> bool:
         """Whether the defect ends the process that runs the case, as known before the run."""
