@@ -98,8 +98,9 @@ def drawn_by_rules(logprobs: mx.array, args: Mapping[str, Any]) -> mx.array:
     """
     left = logprobs  # -inf where a token was removed
     if args.get("top_n_sigma"):
-        far = args["top_n_sigma"] * mx.std(left, axis=-1, keepdims=True)
-        left = _removed(left, left < left.max(axis=-1, keepdims=True) - far)
+        wide = left.astype(mx.float32)  # a deviation in bfloat16 is too coarse to draw a line by
+        far = args["top_n_sigma"] * mx.std(wide, axis=-1, keepdims=True)
+        left = _removed(left, wide < wide.max(axis=-1, keepdims=True) - far)
     if args.get("p_less"):
         probs = mx.softmax(left / args["temp"], axis=-1)
         left = _removed(left, probs < (probs**2).sum(axis=-1, keepdims=True))

@@ -61,12 +61,13 @@ class SuiteFile(pytest.File):
 class SuiteItem(pytest.Item):
     """The common part of both kinds of items."""
 
-    def __init__(self, *, setup: Setup, group: str, **kwargs: Any) -> None:
+    def __init__(self, *, setup: Setup, group: str, timeout: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.setup_ = setup
+        self.seconds = timeout
         manager = self.config.pluginmanager
         timed = manager.hasplugin("timeout") and not self.config.getoption("timeout", None)
-        for mark in _marks(group, setup.settings.timeout if timed else None):
+        for mark in _marks(group, timeout if timed else None):
             self.add_marker(mark)
 
     def reportinfo(self) -> tuple[Any, None, str]:
@@ -86,7 +87,8 @@ class CaseItem(SuiteItem):
     """One case; it fails if its verdict is unexpected."""
 
     def __init__(self, *, case: CaseId, setup: Setup, **kwargs: Any) -> None:
-        super().__init__(setup=setup, group=setup.group_of(case), **kwargs)
+        group, timeout = setup.group_of(case), setup.timeout_of(case)
+        super().__init__(setup=setup, group=group, timeout=timeout, **kwargs)
         self.case = case
         self._replayed = False
 
@@ -195,7 +197,9 @@ class CoverageItem(SuiteItem):
     """Fails if a library ships a model module without a family or an exclusion."""
 
     def __init__(self, *, library: str, setup: Setup, **kwargs: Any) -> None:
-        super().__init__(setup=setup, group="coverage", **kwargs)
+        super().__init__(
+            setup=setup, group="coverage", timeout=setup.settings.timeout, **kwargs
+        )
         self.library = library
 
     def runtest(self) -> None:
@@ -233,7 +237,7 @@ def _watchdog(item: SuiteItem) -> Iterator[None]:
 
     Entering a debugger cancels it.
     """
-    seconds = item.setup_.settings.timeout
+    seconds = item.seconds
     file = traceback_target(item.config)
     if file is None or seconds <= 0:
         yield

@@ -41,7 +41,11 @@ from conformance.run.selection import (
 )
 from conformance.run.session import Session
 from conformance.run.tiers import tier
+from conformance.scenarios.workloads import is_long
 from conformance.tools.checkpoints.opening import Held, hold, open_checkpoint
+
+_PATIENCE = 4
+"""How many timeouts a long workload may take."""
 
 
 @dataclass(frozen=True)
@@ -210,6 +214,10 @@ class Setup:
         """Whether the run includes all cases of its engines; unmatched expectations are stale."""
         whole = not any(map(self.selection.tier.leaves_out, self.libraries))
         return self.selection.whole and whole
+
+    def timeout_of(self, case: CaseId) -> float:
+        """Seconds after which the case is stopped as a hang; 0 if never."""
+        return self.settings.timeout * (_PATIENCE if is_long(case.scenario) else 1)
 
     def library_of(self, case: CaseId) -> str:
         """The name of the library whose model the case runs."""

@@ -169,7 +169,7 @@ def crashed(
         place: the fault and the last Python frame, if the process could write it.
         ended: how it ended, such as ``signal SIGKILL``.
     """
-    timeout = setup.settings.timeout
+    timeout = setup.timeout_of(case)
     if 0 < timeout <= seconds:
         return hang(setup, case, seconds, place)
     got = ": ".join(filter(None, (ended, place)))
@@ -215,7 +215,7 @@ def hang(setup: Setup, case: CaseId, seconds: float, place: str = "") -> CaseRes
         verdict=Verdict.HANG,
         check="process",
         what="the case took longer than the timeout and was stopped",
-        expected=f"an end within {setup.settings.timeout:g} s",
+        expected=f"an end within {setup.timeout_of(case):g} s",
         got=f"none after {seconds:.0f} s" + (f" ({place})" if place else ""),
         cause="an engine call that does not return, or a machine that is too slow for this timeout",
     )

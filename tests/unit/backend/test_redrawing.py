@@ -4,6 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from mlx_lm import sample_utils
+from mlx_vlm import sample_utils as vlm_sample_utils
 
 from conformance.backend.redrawing import ComparedSampler, drawn_by_rules
 
@@ -23,10 +24,10 @@ def logprobs(rows=4, vocab=32):
     return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
 
 
-def drawn(filters, library=None, calls=20):
+def drawn(filters, library=None, calls=20, given=None):
     args = {"temp": 2.0} | filters
     compared = ComparedSampler(library or sample_utils.make_sampler(**args), args)
-    given = logprobs()
+    given = logprobs() if given is None else given
     for _ in range(calls):
         chosen = compared(given)
     assert np.array_equal(np.array(chosen), np.array(mx.argmax(given, axis=-1)))
@@ -39,6 +40,15 @@ def test_the_librarys_sampler_draws_what_the_rules_give(filters):
     assert len(found) == 20
     assert all(mine == again for mine, again in found)
     assert len({token for mine, _ in found for token in mine}) > 1
+
+
+def test_a_deviation_is_that_of_float32_whatever_the_dtype():
+    found = drawn(
+        {"top_n_sigma": 1.5},
+        vlm_sample_utils.make_sampler(temp=2.0, top_n_sigma=1.5),
+        given=logprobs(rows=64, vocab=256).astype(mx.bfloat16),
+    )
+    assert all(mine == again for mine, again in found)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from conformance.app.pytest_plugin.items import CaseItem
+from conformance.app.pytest_plugin.setup import Setup
+from conformance.core.verdict import CaseId
 
 
 def diagnosed(message):
@@ -17,6 +19,12 @@ def diagnosed(message):
     setup = SimpleNamespace(judge=SimpleNamespace(diagnosed=fails))
     item = SimpleNamespace(setup_=setup, case="case", _taint=lambda: tainted.append(1))
     return CaseItem._diagnosed(item, "result"), bool(tainted)
+
+
+@pytest.mark.parametrize(("scenario", "seconds"), [("ragged", 5), ("marathon", 20)])
+def test_a_long_workload_may_take_longer_before_it_is_a_hang(scenario, seconds):
+    setup = SimpleNamespace(settings=SimpleNamespace(timeout=5))
+    assert Setup.timeout_of(setup, CaseId("mlx_lm", "llama", scenario, "float32", 0)) == seconds
 
 
 def test_a_diagnosis_that_takes_too_long_leaves_the_verdict_as_it_is():

@@ -265,7 +265,14 @@ def test_an_entry_outside_of_workloads_excuses_none():
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"served": False}, {"engines": ("mlx_lm_server",)}, {"families": ("*",)}]
+    "changes",
+    [
+        {},
+        {"served": False},
+        {"engines": ("mlx_lm_server",)},
+        {"engines": ("mlx_lm_server*",), "families": ("llama",)},
+        {"families": ("*",)},
+    ],
 )
 def test_an_engine_s_entry_may_show_in_its_server_if_that_can_meet_it(changes):
     mended = MendedResult(Verdict.EXACT, ("lost-state",), ("many",), 0.1)
