@@ -197,9 +197,7 @@ class CoverageItem(SuiteItem):
     """Fails if a library ships a model module without a family or an exclusion."""
 
     def __init__(self, *, library: str, setup: Setup, **kwargs: Any) -> None:
-        super().__init__(
-            setup=setup, group="coverage", timeout=setup.settings.timeout, **kwargs
-        )
+        super().__init__(setup=setup, group="coverage", timeout=setup.settings.timeout, **kwargs)
         self.library = library
 
     def runtest(self) -> None:

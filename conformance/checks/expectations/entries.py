@@ -16,6 +16,9 @@ from conformance.scenarios.workloads import is_workload
 NUMERIC = frozenset({Verdict.DRIFT, Verdict.DIVERGED, Verdict.NAN})
 """Numeric verdicts: which of them a defect gets depends on weights, prompts and rounding."""
 
+CLAIMED = frozenset({Verdict.POLICY, Verdict.COST, Verdict.LEAK, Verdict.PROTOCOL})
+"""Verdicts about what an engine says and holds, not about its tokens."""
+
 STRAY = NUMERIC | {Verdict.UNSTABLE, Verdict.CRASH}
 """The verdicts of a defect that reads uninitialized memory depend on the memory's content."""
 
@@ -147,11 +150,12 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
         scenarios, as in a workload. Not one of every family, which would excuse any failure.
         """
         decodes = engine.removesuffix(_SERVER)
-        known = self.served and not self._of_servers and matches(decodes, self.engines)
+        known = self.served and not self.of_servers and matches(decodes, self.engines)
         return decodes != engine and known and "*" not in self.families
 
     @property
-    def _of_servers(self) -> bool:
+    def of_servers(self) -> bool:
+        """Whether it is a defect of a server, not of the engine that decodes for it."""
         return any(_SERVER in name for name in self.engines)  # "mlx_lm_server*", too
 
     def ends(self, case: CaseId, versions: Mapping[str, str], device: str) -> bool:
@@ -191,7 +195,7 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """
         unnamed = scenario not in self.verdicts
         shown = bool(self.verdicts or self.other_seeds)
-        served = scenario.startswith(_SERVED) and not self._of_servers
+        served = scenario.startswith(_SERVED) and not self.of_servers
         return unnamed and self.in_workloads and shown and (is_workload(scenario) or served)
 
     def _names(self, result: CaseResult) -> bool:
@@ -254,7 +258,8 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """The verdicts that the case, or a schedule that the entry claims, may have.
 
         Some schedules may show the defect less than the worst one. If the verdict is not fixed, or
-        the family only has the trait, any numeric verdict may replace another.
+        the family only has the trait, any numeric verdict may replace another. What a server says
+        wrongly excuses no wrong token: a race could not be distinguished from it.
         """
         wanted = frozenset(self.wanted(result.scenario))
         accepted = wanted
@@ -262,7 +267,9 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
             accepted |= NUMERIC if wanted <= STRAY else frozenset()
         if self.fixed(result):
             worst = max(v.severity for v in wanted)
-            accepted |= {v for v in Verdict if not v.good and v.severity <= worst}
+            lesser = {v for v in Verdict if not v.good and v.severity <= worst}
+            of_claims = self.of_servers and wanted <= CLAIMED
+            accepted |= lesser - NUMERIC if of_claims else lesser
         return accepted
 
 

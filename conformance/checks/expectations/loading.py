@@ -155,7 +155,8 @@ def _defect_problem(entry: Defect) -> str:
         if len(wanted) > 1 and not _may_be_listed(set(wanted), entry):
             return (
                 f"field 'verdicts.{scenario}': a list may hold drift, diverged and nan, with "
-                "unstable, for uninitialized memory, also crash, and with by_time also protocol"
+                "unstable, for uninitialized memory, also crash, and with by_time or of a server "
+                "also protocol"
             )
     for scenario, names in entry.schedules.items():
         if scenario not in entry.verdicts or not names:
@@ -174,8 +175,9 @@ def _extra(entry: Defect) -> str:
 
 
 def _may_be_listed(wanted: set[Verdict], entry: Defect) -> bool:
-    # The timing changes which answer is wrong: the requested one, or a repetition of it.
-    numeric = wanted - {Verdict.PROTOCOL} if entry.by_time else wanted
+    # The timing changes which answer is wrong: the requested one, or a repetition of it. What a
+    # server says wrongly may be a logprob or a token.
+    numeric = wanted - {Verdict.PROTOCOL} if entry.by_time or entry.of_servers else wanted
     return numeric <= NUMERIC or (Verdict.UNSTABLE in wanted and wanted <= STRAY)
 
 

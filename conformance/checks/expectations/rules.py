@@ -263,6 +263,12 @@ def _problem(result: CaseResult, entries: Sequence[Defect], *, refused: bool) ->
         ):
             continue
         return f"{names}: does not cover schedule {schedule.name!r}, which is {schedule.verdict}"
+    for found in result.evidence:
+        if found.mended or found.verdict.good or found.verdict is Verdict.UNSUPPORTED:
+            continue
+        if not any(_allows(entry, result, found) for entry in entries):
+            where = f" of schedule {found.schedule!r}" if found.schedule else ""
+            return f"{names}: does not cover a finding{where}, which is {found.verdict}"
     return ""
 
 

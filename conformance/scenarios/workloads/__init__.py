@@ -5,7 +5,6 @@ unequal lengths and limits, fewer slots than requests, joins and removals in eve
 every kind. No two of its rows are alike, but where equal rows are to draw unequal tokens.
 """
 
-
 _LONG = ("marathon", "distributions")
 
 

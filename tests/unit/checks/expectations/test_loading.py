@@ -155,7 +155,7 @@ def test_an_id_is_unique_in_the_folder(load):
         ('"diverged"', "[]", r"'verdicts.ragged': 'nothing' is not a verdict"),
         ('"diverged"', '["drift", "tie"]', r"'verdicts.ragged': 'tie' is not a verdict"),
         ('"diverged"', '["drift", "crash"]', "'verdicts.ragged': a list may hold"),
-        ('"diverged"', '["drift", "protocol"]', "with by_time also protocol"),
+        ('"diverged"', '["drift", "protocol"]', "by_time or of a server also protocol"),
         ('"diverged"', '["unstable", "hang"]', r"with unstable, for uninitialized memory"),
         ('"diverged"', '"wrong"', r"'lost-state': .*'wrong'.*`\$\.verdicts"),
         ('"diverged"', '"tie"', r"'lost-state': field 'verdicts\.ragged': 'tie' is not a verdict"),

@@ -297,6 +297,23 @@ def test_an_engine_s_entry_that_does_not_explain_its_server_makes_no_finding_kno
     assert bool(first.known) is verdict.good
 
 
+@pytest.mark.parametrize(
+    ("wanted", "engine", "fine"),
+    [
+        (Verdict.PROTOCOL, "mlx_lm_server", False),
+        ((Verdict.DIVERGED, Verdict.PROTOCOL), "mlx_lm_server", True),
+        (Verdict.PROTOCOL, "mlx_lm", True),
+    ],
+)
+def test_what_a_server_says_wrongly_excuses_no_wrong_token(wanted, engine, fine):
+    entry = defect(engines=(engine,), verdicts={"served_ends": wanted})
+    said = Finding(Verdict.PROTOCOL, "claims", "a count", schedule="many")
+    wrong = Finding(Verdict.DIVERGED, "free", "output token 0 is 1", schedule="many")
+    result = case("protocol", engine=engine, scenario="served_ends")
+    assert expected(msgspec.structs.replace(result, evidence=(said,)), entry)
+    assert expected(msgspec.structs.replace(result, evidence=(said, wrong)), entry) is fine
+
+
 def test_an_engine_s_entry_has_no_part_in_what_an_entry_of_the_server_explains():
     own = defect(
         "own", engines=("mlx_lm_server",), verdicts={"served_ends": Verdict.PROTOCOL}, families="*"
