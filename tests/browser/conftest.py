@@ -14,6 +14,7 @@ import results_by_hand
 from playwright.sync_api import sync_playwright
 
 from conformance.report.pages.site import write_site
+from conformance.report.pages.status_site import write_status
 
 ROOT = Path(__file__).parents[2]
 
@@ -98,6 +99,27 @@ def hostile(tmp_path_factory):
 def charted(tmp_path_factory):
     """Of one with every page that has charts."""
     return _written(tmp_path_factory, "charted", html_pictures.charted())
+
+
+def _written_status(factory, results):
+    folder = factory.mktemp("status") / "site"
+    write_status(folder, results)
+    return folder.as_uri()
+
+
+@pytest.fixture(scope="session")
+def status(tmp_path_factory):
+    """The address of a small status site, one engine of which has three releases."""
+    return _written_status(tmp_path_factory, results_by_hand.over_releases())
+
+
+@pytest.fixture(scope="session")
+def large_status(tmp_path_factory):
+    """Of one with 400 families, and a family and a release with long names."""
+    results = results_by_hand.many().results
+    long = results_by_hand.make_result(f"mlx_lm/{'long_name_' * 6}/ragged/float32/0")
+    older = results_by_hand.of_release((*results[::2], long), f"0.31.1.dev{'1' * 30}", "2026-10-01")
+    return _written_status(tmp_path_factory, (*older, *results))
 
 
 @pytest.fixture

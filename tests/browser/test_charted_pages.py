@@ -1,7 +1,6 @@
 """The faults and a comparison."""
 
 import pytest
-from html_looks import CONTRAST
 from html_pictures import CASE, hostile_charted
 from results_by_hand import HOSTILE
 
@@ -10,16 +9,6 @@ from conformance.report.pages.site import write_site
 
 HOVER = """() => document.querySelectorAll("*").forEach(
   (e) => e.dispatchEvent(new MouseEvent("mouseover")))"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["faults", "comparison"])
-def test_they_load_in_both_themes_with_contrast(new_page, charted, picture, name, scheme):
-    page = new_page(scheme=scheme)
-    page.goto(f"{charted}/{name}.html")
-    assert page.locator("nav [aria-current=page]").count() == 1
-    assert page.evaluate(CONTRAST) == []
-    picture(page, f"{name}-{scheme}", full_page=True)
 
 
 @pytest.mark.parametrize(
@@ -53,13 +42,6 @@ def test_a_changed_cell_leads_to_its_case(page, charted):
     page.get_by_role("link", name="X!").click()
     page.wait_for_url(f"**/{case_slug(CASE)}.html")
     assert CASE in page.locator("h1").inner_text()
-
-
-def test_narrow_windows_do_not_scroll_sideways(new_page, charted):
-    page = new_page(width=360)
-    for name in ("faults", "comparison"):
-        page.goto(f"{charted}/{name}.html")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360, name
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -69,13 +69,6 @@ def test_a_wrong_batch_fails_with_its_comparison_and_the_command_that_reruns_it(
     assert "Traceback" not in done.out
 
 
-def test_other_weights_are_reported_as_the_librarys_change(goldens, made):
-    done = goldens(TOY_SCALES="large=1.01", TOY_SAME_RECIPE="1")
-    assert done.code == 1
-    assert "1 failed, 2 passed" in done.out, done
-    assert "toy/large: the library's output changed, single-stream and batched alike" in done.out
-
-
 def test_what_is_stale_missing_edited_or_an_orphan_is_reported(goldens, made):
     (made / "gone.json").write_bytes((made / "calm.json").read_bytes())
     (made / "notes.txt").touch()

@@ -49,11 +49,6 @@ def test_a_crash_is_a_verdict_and_the_rest_is_run(toy_run, tmp_path):
     assert log.read_text().count("toy/fatal/ragged") == 1, "it is not given to the next worker"
 
 
-def test_a_lone_worker_that_crashes_is_replaced(toy_run):
-    done = toy_run("--family", "fatal", "--jobs", "2", "--json", "r.jsonl")
-    assert done.verdicts()["fatal/staggered"] == "exact"
-
-
 @pytest.mark.parametrize("wrong", ["0", "-3", "many"])
 def test_a_number_that_makes_no_sense_is_refused(toy_run, wrong):
     done = toy_run("--jobs", wrong)

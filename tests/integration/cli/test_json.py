@@ -1,11 +1,6 @@
 """``--json``."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from datetime import UTC, datetime
 
 import jsonschema
@@ -68,26 +63,3 @@ def test_a_missing_folder_is_reported_before_the_run(toy_run, tmp_path):
     assert done.code == 2
     assert done.err == f"conformance: --json: there is no folder {tmp_path / 'no'}\n"
     assert not (tmp_path / "log").exists()
-
-
-def test_an_interrupted_run_leaves_the_old_file_whole(environment, tmp_path):
-    (tmp_path / "r.jsonl").write_text("old\n")
-    command = "run --engine toy --family calm --family quiet --jobs 1 --json r.jsonl"
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from conformance.app.cli import main; main()", *command.split()],
-        cwd=tmp_path,
-        env={**environment, "TOY_SECONDS": "0.5"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    partial = tmp_path / "r.jsonl.partial"
-    deadline = time.monotonic() + 30
-    while not (partial.exists() and partial.stat().st_size) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGINT)
-    process.communicate(timeout=30)
-    assert process.returncode == 2
-    assert (tmp_path / "r.jsonl").read_text() == "old\n"
-    header, first, *_ = partial.read_text().splitlines()
-    assert '"planned":6' in header
-    assert first.startswith('{"case":"toy/calm/repeat')

@@ -6,7 +6,7 @@ import sys
 
 import mlx.core as mx
 import pytest
-from checkpoint_folders import make_folder, quantized, sharded, write_tokenizer
+from checkpoint_folders import make_folder, quantized, sharded
 from click.testing import CliRunner
 
 from conformance.app.cli.main import group
@@ -151,15 +151,6 @@ def test_a_golden_of_other_weights_or_prompts_does_not_hold(folders, tmp_path):
     assert path.read_bytes() == written
 
 
-def test_a_golden_that_was_edited_does_not_hold(folders, tmp_path):
-    held(folders["plain"], tmp_path)
-    path = tmp_path / "golden" / "mlx_lm" / "plain.json"
-    path.write_text(path.read_text().replace('"tokens":[', '"tokens":[7,', 1))
-    found = held(folders["plain"], tmp_path)
-    assert not found.good
-    assert str(path) in found.messages[0]
-
-
 def test_a_vision_language_model_is_run_by_its_library(tmp_path):
     folder = make_folder(tmp_path / "sees", library="mlx_vlm", family="qwen2_vl")
     setup = opened(folder, tmp_path, "ragged", "invalid", no_expectations=False)
@@ -175,17 +166,8 @@ def cut(folder):
     file.write_bytes(file.read_bytes()[:-1000])
 
 
-def without_tokenizer(folder):
-    (folder / "tokenizer.json").unlink()
-    (folder / "tokenizer_config.json").unlink()
-
-
 def spoilt_tokenizer(folder):
     (folder / "tokenizer.json").write_text('{"model": ')
-
-
-def larger_tokenizer(folder):
-    write_tokenizer(folder, 400)
 
 
 def without_field(folder):
@@ -197,11 +179,6 @@ def without_field(folder):
 def other_width(folder):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 128}))
-
-
-def more_layers(folder):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 5}))
 
 
 def unknown_type(folder):
@@ -226,12 +203,9 @@ def too_large(folder):
 
 BAD = {
     cut: "model.safetensors: was cut off: it has",
-    without_tokenizer: "holds no tokenizer (tokenizer.json,",
     spoilt_tokenizer: "its tokenizer can't be loaded",
-    larger_tokenizer: "and 'vocab_size' in config.json is 320",
     without_field: "config.json: lacks the field 'num_attention_heads', which mlx_lm needs",
     other_width: "model.safetensors: bad: loading failed: ValueError: Expected shape",
-    more_layers: "bad: loading failed: ValueError: Missing 9 parameters",
     unknown_type: "Model type novel not supported",
     own_code: "'model_file' asks for Python code of the folder to be run",
     too_large: "2.2e+03 GB of weights and about 0.00865 GB of caches are needed",

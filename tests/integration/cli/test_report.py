@@ -63,9 +63,10 @@ def test_a_run_says_at_once_that_a_report_cannot_be_written(toy_run):
     assert "calm" not in done.out
 
 
-def test_an_interrupted_run_leaves_a_report_of_what_it_found(environment, tmp_path):
+def test_an_interrupted_run_leaves_a_report_and_the_old_file_whole(environment, tmp_path):
     command = "from conformance.app.cli import main; main()"
     options = ("--engine", "toy", "--jobs", "1", "--json", "r.jsonl", "--report", "report")
+    (tmp_path / "r.jsonl").write_text("old\n")
     process = subprocess.Popen(
         [sys.executable, "-c", command, "run", *options],
         cwd=tmp_path,
@@ -82,3 +83,4 @@ def test_an_interrupted_run_leaves_a_report_of_what_it_found(environment, tmp_pa
     assert process.returncode == 2
     found = json.loads((tmp_path / "report" / "report.json").read_text())["cases"]
     assert 0 < found <= partial.read_text().count("\n")
+    assert (tmp_path / "r.jsonl").read_text() == "old\n"

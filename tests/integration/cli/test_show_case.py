@@ -63,13 +63,6 @@ def test_what_is_no_case_id(conformance):
     assert "'toy/broken' is not a case id" in done.err
 
 
-def test_a_line_that_is_no_result_is_named(conformance, tmp_path):
-    (tmp_path / "r.jsonl").write_text('{"case": 3}\n')
-    done = conformance("show", CASE, "--from", "r.jsonl")
-    assert done.code == 2
-    assert "r.jsonl, line 1: " in done.err
-
-
 NOISY = """
 import os
 from conformance.run.hookspecs import hookimpl

@@ -53,13 +53,6 @@ def test_a_failure_is_the_message_without_a_traceback(suite):
     ]
 
 
-def test_a_mistake_of_ours_shows_its_traceback(suite):
-    done = suite("--conformance-family", "clumsy")
-    assert "a defect of mlx-conformance or of a plugin" in done.out
-    assert "in clumsy" in done.out
-    assert "RuntimeError: the harness stumbled" in done.out
-
-
 def test_junit_has_the_figures(suite, tmp_path):
     suite("--conformance-family", "broken", "--junitxml", "j.xml", "-n", "2")
     cases = {

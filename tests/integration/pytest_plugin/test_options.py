@@ -38,25 +38,10 @@ def test_a_mistake_is_one_sentence_and_pytest_s_usage_error(suite, options, mess
     assert "Traceback" not in done.err + done.out
 
 
-def test_json(suite):
-    done = suite("--conformance-family", "broken", "--conformance-json", "r.jsonl")
-    assert done.verdicts() == {
-        "broken/repeat": "exact",
-        "broken/ragged": "diverged",
-        "broken/staggered": "exact",
-    }
-
-
 def test_a_family_file(suite, tmp_path):
     (tmp_path / "mine.json").write_text('{"vocab_size": 16, "conformance": {"library": "toy"}}')
     done = suite("--conformance-family-file", "mine.json", "--conformance-family", "mine")
     assert "3 passed" in done.out
-
-
-def test_a_timeout(suite):
-    done = suite("--conformance-family", "stuck", "--conformance-timeout", "1")
-    assert "1 failed, 2 passed" in done.out
-    assert "hang: toy/stuck/ragged" in done.out
 
 
 def test_the_user_s_own_timeout_comes_first(suite):

@@ -52,23 +52,6 @@ def test_run_goes_on_after_each(conformance):
     assert done.out.count("wild/float32/0\n  what:") == 5, "each is reported in full"
 
 
-@pytest.mark.nightly
-def test_pytest_goes_on_after_each(suite):
-    done = suite(
-        *("-n", "2", "--conformance-json", "r.jsonl", "--conformance-timeout", "3"),
-        **WILD,
-        TOY_FAMILIES="vanishes freezes",
-    )
-    assert done.code == 1, done
-    assert "2 failed, 5 passed" in done.out
-    verdict, finding = found(done, "vanishes")
-    assert (verdict, finding["got"]) == ("crash", "signal SIGKILL")
-    assert "memory ran out" in finding["cause"]
-    verdict, finding = found(done, "freezes")
-    assert verdict == "hang"
-    assert "(Timeout (0:00:04.500000) in tests/toy/wild_plugin.py:" in finding["got"]
-
-
 @pytest.mark.parametrize("jobs", [pytest.param("1", marks=pytest.mark.nightly), "2"])
 def test_a_lost_device_costs_only_the_case_that_lost_it(conformance, jobs, tmp_path):
     done = conformance(

@@ -11,34 +11,12 @@ def families_by_process(path):
     return list(found.values())
 
 
-def test_a_family_stays_on_one_worker_by_default(suite, tmp_path):
-    log = tmp_path / "log"
-    options = [
-        part for name in ("calm", "quiet", "tied") for part in ("--conformance-family", name)
-    ]
-    done = suite(*options, "-n", "2", TOY_LOG=str(log), TOY_SECONDS="0.05")
-    assert done.code == 0, done
-    split = families_by_process(log)
-    assert len(split) == 2
-    assert not split[0] & split[1]
-
-
 def test_another_distribution_is_respected(suite, tmp_path):
     log = tmp_path / "log"
     options = ("--conformance-family", "calm", "-n", "2", "--dist", "load")
     done = suite(*options, TOY_LOG=str(log), TOY_SECONDS="0.2")
     assert done.code == 0, done
     assert families_by_process(log) == [{"calm"}, {"calm"}]
-
-
-def test_a_crashed_worker_is_a_verdict_and_the_others_go_on(suite):
-    options = ("--conformance-family", "fatal", "--conformance-family", "calm", "-n", "2")
-    done = suite(*options, "--conformance-json", "r.jsonl")
-    assert done.code == 1, done
-    assert "1 failed, 5 passed" in done.out
-    assert "crash: toy/fatal/ragged/float32/0" in done.out
-    assert done.verdicts()["fatal/ragged"] == "crash"
-    assert done.verdicts()["fatal/staggered"] == "exact"
 
 
 def test_a_replaced_worker_does_not_wait_for_a_second_item_for_ever(suite):

@@ -56,12 +56,6 @@ def test_wrong_numbers_of_a_family_are_one_finding_from_the_lowest_rung_on(resul
     assert found[0].verdict is Verdict.NAN
 
 
-def test_what_looks_otherwise_is_another_finding_the_lowest_rung_first(result, finding):
-    leak = wrong(result, finding, "a", "early_finish", Verdict.LEAK, check="leak")
-    found = of(leak, wrong(result, finding, "a", "ragged"))
-    assert grouped(found) == [(("a",), ["ragged"]), (("a",), ["early_finish"])]
-
-
 def test_what_does_not_build_on_another_scenario_is_a_finding_of_its_own(result, finding):
     order = (*LADDER, "quantized", "traffic_quantized", "served_together", "served_options")
 
@@ -115,13 +109,6 @@ def test_a_known_finding_is_neither_headline_nor_cause(result, finding):
     assert alone.sentence == "a: 1 case fails, at `samplers`: token 3 is 4. Known defects aside."
 
 
-def test_a_known_defect_that_shows_otherwise_is_named_by_its_rule(result, finding):
-    rule = finding(Verdict.DRIFT, check="expectations", what="expectation x: wants nan, got drift")
-    shown = finding(Verdict.DRIFT, what="logprobs off", known="x")
-    (found,) = of(result("e/a/ragged/d/0", Verdict.DRIFT, known="x", evidence=(shown, rule)))
-    assert found.sentence == "a: 1 case fails, at `ragged`: expectation x: wants nan, got drift."
-
-
 def test_a_defect_that_is_fixed_is_one_finding_of_all_its_families(result):
     fixed = [
         result(f"e/{family}/{scenario}/d/0", expected=False, known="x")
@@ -145,15 +132,6 @@ def test_a_known_defect_whose_function_changed_is_not_the_news(result, finding):
     assert grouped(found) == [(("b",), ["samplers"]), (("a",), ["repeat", "ragged"])]
     assert WORDS == CHANGED
     assert found[1].sentence == f"a: 2 cases fail, first at `repeat`: {said}."
-
-
-def test_an_explanation_names_the_module(result, finding):
-    bad = [wrong(result, finding, "a", name) for name in ("ragged", "samplers")]
-    (found,) = of(*bad, **{bad[0].case: explained(bad[0].case, ROPE.format(0))})
-    assert found.sentence == (
-        "a: 2 cases fail, first at `ragged`: begins at model.layers.0.self_attn.rope (RoPE)."
-    )
-    assert found.explanation.case == bad[0].case
 
 
 def test_explained_cases_are_grouped_by_their_place_in_whichever_layer(result, finding):
@@ -235,29 +213,11 @@ def test_each_unexpected_case_is_in_one_finding(result, finding):
     assert by_case(found).keys() == {r.case for r in results}
 
 
-def test_nothing_unexpected_nothing_found(result):
-    assert of(result(), result("e/a/ragged/d/0", Verdict.DRIFT, expected=True, known="x")) == ()
-
-
 # The one sentence about failures with one cause --------------------------------------------------
 
 
 def bad(result, finding, *more, case="e/a/ragged/d/0", **changes):
     return result(case, Verdict.DRIFT, evidence=(finding(**changes), *more))
-
-
-def test_engine_and_dtype_are_named_where_a_run_has_several(result, finding):
-    one = (bad(result, finding),)
-    assert headline(one, None).startswith("a: 1 case fails, at `ragged`: ")
-    assert headline(one, None, lanes={("e", "d"), ("f", "d")}).startswith("a (e): ")
-    assert headline(one, None, lanes={("e", "d"), ("e", "h")}).startswith("a (d): ")
-
-
-def test_it_is_one_line_and_not_a_long_one(result, finding):
-    text = headline((bad(result, finding, what="one\n\ntwo. " * 200),), None)
-    assert "\n" not in text
-    assert len(text) < 300
-    assert "one two" in text
 
 
 def test_a_single_stream_that_stands_alone_is_said(result, finding):

@@ -27,10 +27,6 @@ def cells(*results):
     }
 
 
-def test_there_is_no_table_where_nothing_was_counted():
-    assert cost_table([make_result()]) is None
-
-
 def test_the_worst_count_of_an_engine_is_shown():
     other = "mlx_vlm/llama/cost_positions/float32/0"
     found = cells(
@@ -59,10 +55,6 @@ def test_the_table_goes_between_its_marks_and_nothing_else_changes():
     assert text.startswith(f"before\n{BEGIN}\n")
     assert text.endswith(f"{END}\nafter\n")
     assert "old" not in text
-
-
-def test_counts_of_contracts_that_are_gone_are_left_out():
-    assert cost_table([counted(("of_before", 1.0))]) is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from results_by_hand import make_result
 
 from conformance.core.contracts import Cost
 from conformance.core.verdict import Finding, MendedResult, ScheduleResult, Verdict
-from conformance.report.history import State, histories, state_of
+from conformance.report.history import State, histories
 from conformance.tools.releases.pins import Release
 from conformance.tools.releases.release_run import Column
 from conformance.tools.releases.release_table import as_markdown, as_text, make_table
@@ -27,12 +27,6 @@ def column(version, verdict, *, schedules=("ragged",)):
     return Column(release, (result,))
 
 
-def worse_than_its_schedules(version):
-    made = column(version, Verdict.DRIFT)
-    result = msgspec.structs.replace(made.results[0], verdict=Verdict.UNSTABLE)
-    return Column(made.release, (result,))
-
-
 def histories_of(columns):
     return histories([(column.release.version, column.results) for column in columns])
 
@@ -40,23 +34,6 @@ def histories_of(columns):
 def history(*verdicts):
     (found,) = histories_of([column(f"0.{i}", verdict) for i, verdict in enumerate(verdicts)])
     return found
-
-
-@pytest.mark.parametrize(
-    ("verdict", "state"),
-    [
-        (Verdict.EXACT, State.RIGHT),
-        (Verdict.TIE, State.RIGHT),
-        (Verdict.DRIFT, State.WRONG),
-        (Verdict.CRASH, State.WRONG),
-        (Verdict.ORACLE, State.WRONG),
-        (Verdict.UNSUPPORTED, State.UNKNOWN),
-        (Verdict.VACUOUS, State.UNKNOWN),
-        (None, State.UNKNOWN),
-    ],
-)
-def test_a_verdict_is_right_wrong_or_unknown(verdict, state):
-    assert state_of(verdict) is state
 
 
 def test_a_defect_goes_with_the_first_release_that_is_right():
@@ -92,33 +69,6 @@ def test_a_case_that_failed_before_any_schedule_counts_for_all_that_others_playe
     assert all(h.changed for h in found)
 
 
-def test_a_case_that_is_worse_than_its_schedules_keeps_that_to_itself():
-    found = histories_of([worse_than_its_schedules("0.1"), column("0.2", Verdict.EXACT)])
-    assert [(h.schedule, h.shape) for h in found] == [
-        ("", "unstable in 0.1"),
-        ("ragged", "drift in 0.1; right in 0.2"),
-    ]
-
-
-def test_the_table_has_a_column_for_a_release_that_cannot_be_run():
-    table = make_table([column("0.1", Verdict.DRIFT), column("0.2", None)])
-    assert table.rows == (("llama", ("~ 1/1", "cannot be run")),)
-    assert table.problems == ("mlx-lm 0.2 cannot be installed: no such release",)
-    assert "no such release" in as_text(table)
-
-
-def test_what_is_wrong_throughout_is_apart_from_what_changed():
-    always = make_table([column("0.1", Verdict.DRIFT), column("0.2", Verdict.DRIFT)])
-    gone = make_table([column("0.1", Verdict.DRIFT), column("0.2", Verdict.EXACT)])
-    assert not always.changes
-    assert always.lasting == ("mlx_lm/llama ragged (ragged): drift from 0.1 - seen in 0.2",)
-    assert not gone.lasting
-    assert gone.changes == (
-        "mlx_lm/llama ragged (ragged): drift in 0.1; right in 0.2 - seen in 0.1",
-    )
-    assert "| llama | ~ 1/1 | . 0/1 |" in as_markdown(gone)
-
-
 def bad(version, verdict, *findings, mended=None):
     """A release whose schedule has these findings."""
     (result,) = column(version, verdict).results
@@ -147,19 +97,6 @@ def test_the_same_verdict_on_other_requests_is_another_defect():
         "mlx_lm/llama ragged (ragged): drift (a from token 0) in 0.1; "
         "drift (b from token 0) in 0.2",
     )
-
-
-def test_the_same_findings_are_the_same_defect():
-    assert not make_table([bad(v, Verdict.DRIFT, at("a", 0)) for v in ("0.1", "0.2")]).unlike
-
-
-def test_a_crash_with_another_message_is_another_defect_and_its_numbers_do_not_count():
-    one, same = raised("ValueError: shape 3 of 4"), raised("ValueError: shape 5 of 6")
-    other = raised("TypeError: no such argument")
-    alike = make_table([bad("0.1", Verdict.CRASH, one), bad("0.2", Verdict.CRASH, same)])
-    unlike = make_table([bad("0.1", Verdict.CRASH, one), bad("0.2", Verdict.CRASH, other)])
-    assert not alike.unlike
-    assert "no such argument) in 0.2" in unlike.unlike[0]
 
 
 @pytest.mark.parametrize("verdict", [Verdict.PROTOCOL, Verdict.LEAK, Verdict.ORACLE])
@@ -264,19 +201,3 @@ def test_releases_differ_by_findings_that_their_results_do_not_hold(verdict):
     assert "z from token 9" in found.signatures
     (alike,) = histories_of([recorded("0.1", both, verdict), recorded("0.2", both, verdict)])
     assert not alike.differs
-
-
-def test_why_nothing_is_known_of_a_family_is_said():
-    columns = [
-        column("0.1", Verdict.UNSUPPORTED),
-        column("0.2", Verdict.DRIFT),
-        column("0.3", Verdict.VACUOUS),
-    ]
-    table = make_table(columns)
-    assert table.rows == (("llama", ("unknown", "~ 1/1", "unknown")),)
-    assert table.unknown == (
-        "llama in 0.1: unsupported - seen in 0.1",
-        "llama in 0.3: vacuous - seen in 0.3",
-    )
-    assert "unknown:\n  llama in 0.1: unsupported - seen in 0.1" in as_text(table)
-    assert make_table([column("0.2", Verdict.DRIFT)]).unknown == ()

@@ -26,12 +26,6 @@ def test_figures_are_text_under_our_prefix(result):
     }
 
 
-def test_what_was_not_measured_is_left_out(result):
-    names = {name for name, _ in properties(result(max_abs_diff=None, noise=None))}
-    assert "conformance.max_abs_diff" not in names
-    assert "conformance.known" not in names
-
-
 def test_the_file_has_the_shape_that_the_schema_wants(result, finding):
     bad = result("e/a/x/d/0", Verdict.DIVERGED, evidence=(finding(),), seconds=1.0)
     known = result("e/b/x/d/0", Verdict.DRIFT, expected=True, known="padding")

@@ -46,10 +46,6 @@ def known(name, verdict=Verdict.DIVERGED, **changes):
     return make_result(case, verdict, **{"expected": True, "known": "a", **changes})
 
 
-def test_a_run_without_known_defects_says_nothing():
-    assert behind_known([make_result()]).sentence == ""
-
-
 def test_cases_are_counted_by_whether_they_are_right_once_mended():
     found = behind_known(
         [

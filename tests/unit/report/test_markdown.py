@@ -27,10 +27,6 @@ def test_half_a_surrogate_can_be_written_as_utf8():
     assert one_line("a\ud800b").encode() == "a\ufffdb".encode()
 
 
-def test_a_table():
-    assert table(("a", "b"), [("1", "")]) == ["| a | b |", "|---|---|", "| 1 |  |"]
-
-
 def test_what_fits_is_whole():
     lines = ["12345"] * 100
     assert limited(lines, 600) == "12345\n" * 100

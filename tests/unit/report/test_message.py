@@ -6,7 +6,7 @@ import re
 import pytest
 
 from conformance.core.invocation import Invocation
-from conformance.core.verdict import MendedResult, Verdict
+from conformance.core.verdict import Verdict
 from conformance.report.message import (
     defect_commands,
     failure_message,
@@ -42,11 +42,6 @@ def test_the_worst_finding_is_reported_and_the_others_are_counted(result, findin
     )
     _, reported = parts(failure_message(result(verdict=Verdict.NAN, evidence=evidence)))
     assert reported["what"] == "first of the worst (and 2 more findings)"
-
-
-def test_step_and_row_0_are_reported(result, finding):
-    bad = result(verdict=Verdict.DIVERGED, evidence=(finding(step=0, row=0),))
-    assert "step 0, row 0" in failure_message(bad)
 
 
 def test_what_is_not_known_is_left_out(result, finding):
@@ -160,16 +155,6 @@ def test_what_leads_and_what_is_named_beside_it(result, finding, less, schedule)
         follows = {"drift"} if schedule == "other" else {"drift", "usage"}
         named = what in rest or less[0] not in follows
         assert said.endswith(f", one of them{place}: {less[0]})") is named
-
-
-def test_a_mend_without_an_effect_does_not_lead(result, finding):
-    evidence = (
-        finding(Verdict.DIVERGED, check="free", what="cold", schedule="few"),
-        finding(Verdict.VACUOUS, check="mends", what="never had an effect", mended="a"),
-    )
-    mended = MendedResult(Verdict.VACUOUS, ("a",), ("few",), 0.1)
-    found = result(verdict=Verdict.DIVERGED, evidence=evidence, mended=mended)
-    assert parts(failure_message(found))[1]["what"].startswith("cold (and 1 more finding")
 
 
 def test_what_stays_in_memory_and_what_is_about_another_thing_are_named(result, finding):

@@ -1,15 +1,11 @@
 """Result files of ``conformance audit mutants``."""
 
-import pytest
-
-from conformance.core.errors import ResultError
 from conformance.core.verdict import encode
 from conformance.report.mutants import (
     Fate,
     Mutant,
     MutantKill,
     MutantResult,
-    by_module,
     read_mutants,
     tally,
 )
@@ -44,19 +40,7 @@ def test_a_line_that_was_being_written_is_left_out(tmp_path):
     assert read_mutants([path]) == (KILLED,)
 
 
-@pytest.mark.parametrize("line", ["{", '{"case": "x"}', encode(KILLED)[:-9]])
-def test_a_line_that_is_no_result_is_reported_with_its_place(tmp_path, line):
-    path = written(tmp_path / "a", KILLED)
-    path.write_text(path.read_text() + line)
-    with pytest.raises(ResultError, match=r"a, line 2: not a result of `conformance audit"):
-        read_mutants([path])
-
-
 def test_only_what_could_be_killed_is_in_the_share():
     counts = tally([result(fate) for fate in Fate])
     assert (counts.killed, counts.of, counts.share) == (1, 2, 0.5)
     assert tally([result(Fate.UNREACHED)]).share is None
-
-
-def test_modules_are_in_the_order_of_their_names():
-    assert list(by_module([result(module="z.py"), result(module="a.py")])) == ["a.py", "z.py"]

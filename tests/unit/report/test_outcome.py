@@ -4,35 +4,8 @@ import pytest
 from results_by_hand import make_finding, make_result
 
 from conformance.core.verdict import Verdict
-from conformance.report.outcome import Outcome, Tally, duration, not_playable, slowest, tallies
+from conformance.report.outcome import Outcome, duration, not_playable
 from conformance.report.terminal import render, summary
-
-
-def test_totals_go_from_best_to_worst_and_count_the_unexpected(result):
-    found = tallies(
-        [
-            result(verdict=Verdict.CRASH, expected=True),
-            result(verdict=Verdict.CRASH),
-            result(),
-            result(verdict=Verdict.TIE),
-        ]
-    )
-    assert found == (
-        Tally(Verdict.EXACT, 1, 0),
-        Tally(Verdict.TIE, 1, 0),
-        Tally(Verdict.CRASH, 2, 1),
-    )
-
-
-def test_the_slowest_come_first(result):
-    times = [0.1, 3.0, 0.2]
-    found = slowest([result(seconds=seconds) for seconds in times], 2)
-    assert [r.seconds for r in found] == [3.0, 0.2]
-
-
-def test_unexpected_results_are_sorted_by_case(result):
-    bad = [result(f"e/{name}/s/d/0", Verdict.DRIFT) for name in "ba"]
-    assert [r.family for r in Outcome((*bad, result())).unexpected] == ["a", "b"]
 
 
 def test_a_run_is_ok_only_if_nothing_is_wrong_or_missing(result):

@@ -83,10 +83,6 @@ def test_a_case_without_schedules_or_witness_is_not_right():
     assert found["320 at once, of whom a quarter leave"][0].answer is Answer.NOT_SHOWN
 
 
-def test_results_without_servers_have_no_table():
-    assert compatibility([make_result()], Inventory()) is None
-
-
 def test_the_table_is_put_between_its_marks():
     results = [case("a_server", "served_stops", Verdict.EXACT, ("stops", "exact"))]
     found = compatibility(results, Inventory())

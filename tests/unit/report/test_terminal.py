@@ -15,13 +15,11 @@ from conformance.report.terminal import (
     FEW_FAMILIES,
     MOST_LINES,
     broken,
-    head_lines,
     is_cut,
     legend_text,
     letters_for,
     matrix_text,
     render,
-    stair_lines,
     style_of,
     summary,
 )
@@ -79,12 +77,6 @@ def test_of_many_families_only_those_with_something_to_report(result):
     assert "  family" not in matrix
     assert "more 40 families: exact or tie in every scenario" in matrix
     assert "more 1 family: unsupported in every scenario" in matrix
-
-
-def test_many_families_that_are_all_clean_need_no_table(result):
-    text = text_of(*many(result, 126))
-    assert "  126 families: exact or tie in every scenario" in text
-    assert "|" not in text
 
 
 def test_a_whole_ladder_of_all_families_fits_a_screen(result):
@@ -245,31 +237,10 @@ def test_a_name_that_is_cut_is_below_in_full(result):
     assert "in full" not in matrix_text(matrix_of(result, ["llama"]), 80).plain
 
 
-def test_names_on_lines_of_their_own_end_above_their_columns():
-    assert list(stair_lines(["repeat", "late_join", "wide"], 8)) == [
-        "           wide",
-        "   late_join  |",
-        "   repeat  |  |",
-    ]
-
-
-def test_a_wide_terminal_has_one_block(result):
-    found = matrix_of(result, ["llama"])
-    assert matrix_text(found, 200).plain.count("  llama") == 1
-    assert matrix_text(found, 80).plain.count("  llama") == 2
-
-
 def test_a_long_name_is_cut_only_where_there_is_no_room(result):
     found = matrix_of(result, [LONG])
     assert LONG in matrix_text(found, 40).plain
     assert LONG[:12] + ".." in matrix_text(found, 26).plain
-
-
-def test_every_family_is_shown_if_asked_for(result):
-    names = [f"f{n:03}" for n in range(FEW_FAMILIES + 5)]
-    found = matrix_of(result, names, SCENARIOS[:3])
-    assert "f003" not in matrix_text(found, 80).plain
-    assert "f003" in matrix_text(found, 80, every_family=True).plain
 
 
 @pytest.mark.parametrize("width", [40, 80])
@@ -340,11 +311,3 @@ def test_no_scenario_of_the_ladder_is_cut_even_where_it_is_narrowest():
 def test_lines_are_as_long_as_the_same_number_of_blocks_allows(room, letters):
     found = [f"abcdef_{number:02}" for number in range(20)]
     assert letters_for(found, room) == letters
-
-
-def test_heads_end_at_the_same_line():
-    assert list(head_lines(["wide", "early_finish"], 5)) == [
-        "      early",
-        "      fin",
-        "wide  ish",
-    ]

@@ -32,30 +32,9 @@ def test_what_was_written_is_read(tmp_path):
     assert read_trials([written(tmp_path / "a", KILLED)]) == (KILLED,)
 
 
-def test_files_are_merged_and_the_last_word_counts(tmp_path):
-    first = written(tmp_path / "a", KILLED, trial("B", Outcome.SURVIVED))
-    second = written(tmp_path / "b", trial("B"), trial("C"))
-    found = {item.fault: item.outcome for item in read_trials([first, second])}
-    assert found == {"A": "killed", "B": "killed", "C": "killed"}
-
-
-@pytest.mark.parametrize("line", ["{", '{"case": "x"}', encode(KILLED)[:-9]])
-def test_a_line_that_is_no_trial_is_reported_with_its_place(tmp_path, line):
-    path = written(tmp_path / "a", KILLED)
-    path.write_text(path.read_text() + line)
-    with pytest.raises(ResultError, match=r"a, line 2: not a result of `conformance audit power`"):
-        read_trials([path])
-
-
 def test_a_file_that_cannot_be_read_is_reported(tmp_path):
     with pytest.raises(ResultError, match="can't be read"):
         read_trials([tmp_path / "gone"])
-
-
-def test_the_signal_is_that_of_the_clearest_kill():
-    kills = (Kill("a", "drift", (), 3.0), Kill("b", "drift", (), 9.0), Kill("c", "protocol", ()))
-    assert trial("A", Outcome.KILLED, *kills).signal == 9.0
-    assert trial("A", Outcome.KILLED, kills[2]).signal is None
 
 
 # Smallest signal over largest noise, for each family and dtype -----------------------------------
@@ -75,36 +54,10 @@ def test_it_is_the_smallest_signal_over_the_largest_noise():
     assert found.fault == "B"
 
 
-def test_noise_within_the_envelope_counts_as_the_envelope():
-    (found,) = separations([trial_with("A", 500.0, noise=0.1)])
-    assert (found.noise, found.value) == (1.0, 500.0)
-
-
 def test_a_fault_that_no_number_detects_has_no_signal():
     assert separations([trial_with("A", None), trial_with("B", outcome=Outcome.SURVIVED)]) == ()
     (found,) = separations([trial_with("A", None), trial_with("B", 200.0)])
     assert found.fault == "B"
-
-
-def test_noise_counts_though_its_fault_was_not_killed():
-    away = trial_with("B", noise=2.0, outcome=Outcome.SURVIVED)
-    (found,) = separations([trial_with("A", 500.0), away])
-    assert found.value == 250.0
-
-
-def test_each_family_and_dtype_has_its_own_and_the_closest_comes_first():
-    trials = [
-        trial_with("A", 500.0),
-        trial_with("A", 50.0, family="gpt2"),
-        trial_with("A", 6.0, dtype="bfloat16"),
-    ]
-    found = separations(trials)
-    assert [(item.family, item.dtype) for item in found] == [
-        ("llama", "bfloat16"),
-        ("gpt2", "float32"),
-        ("llama", "float32"),
-    ]
-    assert [item.enough for item in found] == [True, False, True]
 
 
 # What kills each fault is a table between the marks of a Markdown file ---------------------------

@@ -48,11 +48,6 @@ def test_what_has_neither_family_nor_exclusion_is_uncovered_and_reported(registr
     assert "a, b" in found.problem
 
 
-def test_a_family_of_another_library_covers_nothing_here(registry):
-    found = account(registry(("llama",), {}, [("other", "llama", "")]), "toy")
-    assert found.uncovered == ("llama",)
-
-
 class Engine:
     name, library, capabilities = "toy", "lib", frozenset()
     equipment = ()

@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-from miniatures.fakes import NeverPads
 from miniatures.library import ToyLibrary
 from miniatures.right import AllAtOnce, ContinuousBatching
 from miniatures.sessions import toy_session
@@ -21,7 +20,6 @@ from conformance.run.diagnosis import (
     CHECK,
     before_engine,
     behind_server,
-    conclusion,
     diagnose,
     opinions,
 )
@@ -50,10 +48,6 @@ def diagnosed(*kinds, scenario="ragged"):
 def test_it_is_the_engine_where_the_model_is_right_elsewhere():
     sentence = diagnosed(ContinuousBatching)
     assert sentence == "engine or cache: the same model is right on sure0"
-
-
-def test_an_engine_that_pads_nothing_is_right_all_the_same():
-    assert diagnosed(NeverPads) == "engine or cache: the same model is right on sure0"
 
 
 def test_it_is_the_model_where_it_is_wrong_everywhere():
@@ -145,16 +139,6 @@ def test_only_engines_that_can_express_the_scenario_are_run():
     assert opinions(opened, ragged) == ("sure0", "sure1")
     assert opinions(opened, joins) == ("sure0",)
     assert opinions(opened, repeat) == ()
-
-
-def test_an_engine_that_gives_second_opinions_does_not_judge_itself():
-    opened = session(ContinuousBatching)
-    assert opinions(opened, CaseId("sure0", "calm", "ragged", "float32", 0)) == ()
-
-
-def test_what_an_engine_refuses_counts_for_nothing():
-    verdicts = {"one": Verdict.UNSUPPORTED, "two": Verdict.EXACT}
-    assert conclusion(verdicts) == "engine or cache: the same model is right on two"
 
 
 # A failing server's requests are given to its library's own engine --------------------------------

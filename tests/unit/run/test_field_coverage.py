@@ -45,11 +45,6 @@ def test_two_values_one_after_the_other_are_not():
     assert values_together(schedule(Stage.FINISHED), passed("x", "y")) == {}
 
 
-def test_what_is_for_the_engine_is_no_value_of_a_request():
-    ofall = [Passed("made", "slots", value) for value in "xy"]
-    assert values_together(schedule(Stage.DECODE), ofall) == {}
-
-
 ACCEPTED = {"insert": ("sampler", "stream", "novel")}
 ENTRIES = (Reviewed("mine", "insert", ("str*", "sampler"), "no row depends on it"),)
 

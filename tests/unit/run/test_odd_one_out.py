@@ -115,22 +115,8 @@ def test_what_was_left_out_of_a_full_result_is_not_missed(played):
     assert odd_one_out(subject, schedules, result, {"a": full})
 
 
-def test_what_an_engine_refuses_counts_for_nothing(played):
-    subject, schedules, result, right = played
-    refused = msgspec.structs.replace(right, verdict=Verdict.UNSUPPORTED)
-    assert odd_one_out(subject, schedules, result, {"a": refused}) == ""
-    assert odd_one_out(subject, schedules, result, {"a": refused, "b": result})
-
-
 def test_reference_engines_on_the_single_stream_s_side_do_not_outvote_the_pass(played):
     subject, schedules, result, right = played
     text = odd_one_out(subject, schedules, result, {"a": right, "b": right})
     assert text.startswith("single stream or its caches: the engine gives token ")
     assert "the single stream and a, b have token " in text
-
-
-def test_a_wrong_engine_beside_a_right_single_stream_is_to_blame(played):
-    _, schedules, _, right = played
-    session = opened(ToyLibrary(), AttendsToPadding)
-    wrong = session.run(CASE)
-    assert odd_one_out(session.subject(CASE), schedules, wrong, {"a": right}) == ""

@@ -1,6 +1,5 @@
 """Plugins: what they provide is found, and what is wrong with one is reported with its name."""
 
-import json
 import re
 import signal
 import sys
@@ -124,33 +123,6 @@ def test_all_that_plugins_bring_is_found_by_name():
     assert list(found.faults) == ["abacus/flip"]
     assert [f.name for f in found.families_of(Beads)] == ["Bold", "calm"]
     assert [s.name for s in found.scenarios_for(Beads)] == ["early"], "it cannot cancel"
-
-
-def test_one_plugin_can_build_on_another():
-    found = build_registry([plugin("a", engines=[Beads]), plugin("b", libraries=[Abacus()])])
-    assert set(found.engines) == {"beads"}
-
-
-def test_an_engine_gets_the_families_of_its_own_library():
-    other = type("Other", (Abacus,), {"name": "other"})()
-    more = plugin("more", libraries=[other], families=[family("far", "other")])
-    found = build_registry([plugin(**WHOLE), more])
-    assert [f.name for f in found.families_of(Beads)] == ["Bold", "calm"]
-
-
-def test_the_installed_plugins_are_loaded(entry):
-    entry(plugin(**WHOLE), name="counting")
-    found = build_registry()
-    assert set(found.engines) == {"beads"}
-    assert [p.name for p in found.plugins] == ["counting"]
-
-
-def test_a_family_file_replaces_the_family_of_its_name(tmp_path):
-    path = tmp_path / "calm.json"
-    path.write_text(json.dumps({"vocab_size": 32, "conformance": {"library": "abacus"}}))
-    found = build_registry([plugin(**WHOLE)], family_files=[path])
-    assert found.families["abacus", "calm"].vocab_size == 32
-    assert found.families["abacus", "Bold"].vocab_size == 16
 
 
 def test_a_family_file_that_is_malformed_is_the_users_error(tmp_path):
@@ -286,13 +258,6 @@ def test_a_plugin_is_not_left_out_if_another_one_needs_its_library(far, entry):
     assert far
 
 
-def test_a_plugin_is_not_left_out_if_a_family_file_needs_its_library(far, tmp_path):
-    path = tmp_path / "own.json"
-    path.write_text('{"vocab_size": 16, "conformance": {"library": "moon"}}')
-    assert ("moon", "own") in build_registry(engines=["beads"], family_files=[path]).families
-    assert far
-
-
 def test_what_is_wrong_is_reported_whatever_is_left_out(far, entry):
     entry(plugin(families=RuntimeError("no disk")), name="torn")
     assert sentences(build_registry(engines=["beads"]).unavailable) == [
@@ -390,23 +355,6 @@ def test_a_plugin_that_is_none_is_reported_and_left_out(entry, guest, message):
     assert re.search(rf"^plugin 'guest' is left out: .*{message}", line)
 
 
-def test_a_plugin_that_cannot_be_imported_is_left_out(entry):
-    entry("no_such_module.inner")
-    (line,) = sentences(build_registry().unavailable)
-    assert line.startswith(
-        "plugin 'guest' is left out: (no_such_module.inner) could not be loaded: ModuleNotFoundErr"
-    )
-
-
-def test_of_two_installed_plugins_of_one_name_the_second_is_left_out(entry):
-    entry(plugin(**WHOLE), name="guest")
-    entry(plugin(faults=[fault("other")]), name="guest")
-    found = build_registry()
-    assert list(found.faults) == ["abacus/flip"]
-    (line,) = sentences(found.unavailable)
-    assert "registered" in line
-
-
 TORN = {**WHOLE, "engine_names": ["beads"], "libraries": RuntimeError("no disk")}
 
 
@@ -447,19 +395,6 @@ def test_of_the_usual_engines_those_are_played_that_are_there(entry):
 
 
 NAMES = ("llama", "qwen2", "qwen3")
-
-
-@pytest.mark.parametrize(
-    ("globs", "found"),
-    [
-        ((), NAMES),
-        (("qwen*",), ("qwen2", "qwen3")),
-        (("qwen3", "llama"), ("llama", "qwen3")),
-        (("*", "qwen2"), NAMES),
-    ],
-)
-def test_globs_select_names_in_the_names_own_order(globs, found):
-    assert select(NAMES, globs, what="family") == found
 
 
 def test_a_glob_that_matches_nothing_is_reported():

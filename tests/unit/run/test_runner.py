@@ -13,8 +13,6 @@ from miniatures.slots import FixedSlots
 from conformance.core.engine import Engine
 from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import Unsupported
-from conformance.core.phases import ForwardCall
-from conformance.core.rounds import Hints
 from conformance.core.schedule import (
     Arrival,
     Continuation,
@@ -60,27 +58,6 @@ def test_a_free_run_gives_what_the_single_stream_gives():
     assert trace.cache_bytes_at_end == 0
 
 
-def test_a_forced_run_feeds_the_given_tokens():
-    trace = run(schedule(Arrival((A, B))), forced={"a": (9, 8, 7, 6), "b": (5, 4)})
-    assert trace.mode is Mode.FORCED
-    assert trace.stream("a").tokens == (9, 8, 7, 6)
-    assert trace.stream("b").tokens == (5, 4)
-
-
-def test_hints_reach_the_engine_and_do_not_force_it():
-    seen = {}
-
-    class Hinted(ContinuousBatching):
-        def insert(self, submissions):
-            seen.update({s.request.request_id: (s.hints, s.forced) for s in submissions})
-            super().insert(submissions)
-
-    hints = {"a": Hints((9, 8), (1, 1)), "b": Hints((7,), (1,))}
-    trace = run(schedule(Arrival((A, B))), Hinted, hints=hints)
-    assert seen == {name: (given, None) for name, given in hints.items()}
-    assert trace.mode is Mode.FREE
-
-
 # ---------------------------------------------------------------------------- what is recorded
 
 
@@ -94,19 +71,6 @@ def test_a_step_records_stages_rows_calls_and_bytes():
     assert second.stages == {"a": Stage.PREFILL, "b": Stage.PREFILL}
     assert trace.steps[2].stages == {"a": Stage.DECODE, "b": Stage.DECODE}
     assert trace.steps[2].rows == {"a": 0, "b": 1}
-
-
-def test_a_request_that_ended_stays_finished_and_two_more_steps_are_watched():
-    trace = run(schedule(Arrival((A, B))))
-    assert [step.stages["b"] for step in trace.steps][-4:] == [Stage.FINISHED] * 4
-    assert [len(step.output.events) for step in trace.steps] == [0, 0, 2, 2, 1, 1, 0, 0]
-
-
-def test_only_calls_of_this_run_are_recorded():
-    model = ToyModel()
-    model.calls.append(ForwardCall(9, 9))
-    trace = play(ContinuousBatching, model, schedule(Arrival((B,))), meter=model.calls)
-    assert all(call.batch == 1 for call in trace.forwards)
 
 
 # ---------------------------------------------------------------------------- triggers
@@ -169,21 +133,6 @@ def test_a_removal_is_recorded_with_the_stage_it_was_in(when, stage):
     assert trace.stream("b").finish_reason is not None
 
 
-def test_one_removal_may_take_requests_out_of_several_stages():
-    waiting = Request("c", (7,), 2)
-    options = EngineOptions(completion_batch_size=2)
-    trace = run(
-        schedule(
-            Arrival((A, B, waiting)),
-            removals=[Removal(("a", "c"), Trigger("a", Stage.DECODE, 1))],
-            options=options,
-        )
-    )
-    (step,) = [step for step in trace.steps if step.removed_from]
-    assert step.removed_from == {"a": Stage.DECODE, "c": Stage.QUEUED}
-    assert trace.events("c") == ()
-
-
 def test_probes_are_made_before_the_step_and_recorded_with_it():
     probes = [
         Probe(kind, Trigger("a", Stage.DECODE, 1)) for kind in ("empty_prompt", "unknown_uid")
@@ -213,13 +162,6 @@ def test_what_never_fires_is_described_and_ends_the_run():
     assert not trace.out_of_steps
     assert trace.stream("a").finish_reason is not None
     assert "b" not in trace.steps[-1].stages
-
-
-def test_an_idle_run_waits_for_an_arrival_at_a_later_step():
-    trace = run(schedule(Arrival((B,)), Arrival((A,), Trigger(None, count=20))))
-    assert first_step_of(trace, "a") == 20
-    assert trace.missed == ()
-    assert not trace.out_of_steps
 
 
 def test_a_request_goes_on_from_an_extracted_cache():
@@ -345,29 +287,11 @@ def test_a_run_that_does_not_end_is_stopped_at_its_bound():
     assert Stuck.last.closed
 
 
-def test_the_step_bound_counts_late_arrivals():
-    assert step_bound(schedule(Arrival((B,), Trigger(None, count=20)))) == 20 + 8 + 8
-
-
-def test_an_engine_is_closed_at_a_good_end_too():
-    run(schedule(Arrival((B,))), Watched)
-    assert Watched.last.closed
-
-
 @pytest.mark.parametrize("other", [True, False])
 def test_an_engine_is_driven_on_another_thread_if_asked(other):
     trace = run(schedule(Arrival((B,)), decode_on_other_thread=other), Watched)
     assert trace.stream("b").finish_reason is not None
     assert (Watched.last.thread is not threading.current_thread()) is other
-
-
-def test_all_runs_on_another_thread_share_it():
-    asked = schedule(Arrival((B,)), decode_on_other_thread=True)
-    threads = []
-    for _ in range(2):
-        run(asked, Watched)
-        threads.append(Watched.last.thread)
-    assert threads[0] is threads[1]
 
 
 # An engine with a fixed number of slots -----------------------------------------------------------
@@ -464,10 +388,6 @@ def test_arrays_of_a_run_are_counted_and_none_of_before():
     assert before.size == 1000
 
 
-def test_of_a_graph_alone_no_arrays_are_counted():
-    assert Measuring(Weigh.GRAPH).alive(0, 0) is None
-
-
 def read(array):
     return array.tolist()
 
@@ -485,10 +405,3 @@ def test_reads_are_given_once_with_their_place():
         assert measuring.reads() == ()
         read(mx.arange(4) + 1)
         assert len(measuring.reads()) == 1
-
-
-def test_reads_are_none_where_they_are_not_counted():
-    measuring = Measuring(Weigh.ALIVE)
-    with measuring.on():
-        read(mx.arange(2) + 1)
-        assert measuring.reads() is None

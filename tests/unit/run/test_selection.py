@@ -67,13 +67,6 @@ def test_cases_of_a_family_come_together_and_scenarios_in_ladder_order():
     assert [case.split("/")[1] for case in found] == ["llama"] * 8 + ["mamba"] * 8
 
 
-def test_an_engine_gets_only_scenarios_that_it_can_express():
-    found = select(engines=("all_at_once",), families=("llama",))
-    names = {case.split("/")[2] for case in found}
-    assert "ragged" in names
-    assert "cancelled" not in names
-
-
 def test_a_family_gets_only_scenarios_that_apply_to_it():
     found = select(engines=("right",), scenarios=("ragged", "slot_reuse"))
     assert "right/mamba/slot_reuse/float32/0" not in found
@@ -88,10 +81,6 @@ def test_if_nothing_that_was_selected_applies_the_reason_is_reported():
         select(engines=("all_at_once",), families=("llama",), scenarios=("cancelled",))
 
 
-def test_families_are_those_of_the_chosen_engines():
-    assert {case.split("/")[1] for case in select(engines=("other",))} == {"gemma"}
-
-
 @pytest.mark.parametrize(
     "globs",
     [
@@ -103,13 +92,6 @@ def test_families_are_those_of_the_chosen_engines():
 def test_a_glob_that_matches_nothing_is_an_error(globs):
     with pytest.raises(ConformanceError):
         select(**globs)
-
-
-def test_a_selection_is_whole_if_no_family_or_scenario_is_left_out():
-    assert Selection().whole
-    assert Selection(engines=("right",), seeds=(1, 2)).whole
-    assert not Selection(families=("llama",)).whole
-    assert not Selection(scenarios=("ragged",)).whole
 
 
 UNKNOWN = FamilySeconds({})

@@ -12,7 +12,6 @@ from miniatures.wrong import WRONG
 
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.verdict import CaseId, Verdict, decode, encode
-from conformance.plugins.servers.http import HttpLibrary
 from conformance.report.history import wrong_requests
 from conformance.run import session as module
 from conformance.run.judging import summing
@@ -77,13 +76,6 @@ def test_a_scenario_without_an_engine_is_judged_by_the_oracle(session):
     assert [s.name for s in run(session, "rechunked").schedules] == ["rechunked"]
 
 
-def test_the_model_is_loaded_once_for_all_cases_of_a_family(session):
-    for scenario in ("ragged", "wide"):
-        for engine in ("right", "RowZeroOffset"):
-            run(session, scenario, engine=engine)
-    assert loads(session) == [("calm", "float32", 0)]
-
-
 def test_only_the_last_models_are_kept(session):
     for family in ("calm", "one", "two", "calm", "three", "three", "calm"):
         run(session, "batch_of_one", family=family)
@@ -118,28 +110,6 @@ def test_a_model_that_cannot_be_loaded_is_a_verdict_and_is_tried_once(
         assert not result.expected
         assert result.max_abs_diff is None
     assert len(loads(session)) == 1
-
-
-def test_a_failure_of_the_single_stream_is_reported_as_one(session):
-    result = run(session, "window")
-    assert result.verdict is Verdict.CRASH
-    (finding,) = result.evidence
-    assert finding.got == "IndexError: list index out of range"
-    assert finding.cause == "the library fails before any batch is made"
-
-
-def test_a_server_that_fails_before_any_batch_is_no_library(session, monkeypatch):
-    for library in session.registry.libraries.values():
-        monkeypatch.setattr(type(library), "blamed", HttpLibrary.blamed)
-    (finding,) = run(session, "window").evidence
-    assert finding.cause.startswith("the server, or what answers at its address, fails before")
-
-
-def test_time_is_booked_by_phase(session):
-    run(session)
-    assert {"load", "single stream", "engine", "checks", "memory churn"} <= set(
-        session.phases.spent
-    )
 
 
 def test_a_schedule_names_all_its_wrong_requests_however_many_findings_are_kept(

@@ -40,15 +40,6 @@ def test_a_schedule_and_a_scenario_that_the_data_does_not_know_are_played():
     assert TIER.plays(family(), "brand_new")
 
 
-def test_a_rung_with_nothing_else_is_played_whole():
-    assert kept("ragged", "long_first", "long_last") == ["long_first", "long_last"]
-
-
-def test_a_whole_scenario_is_left_out():
-    assert not TIER.plays(family(), "wide")
-    assert not TIER.plays(family(quick=True), "wide")
-
-
 def test_what_tests_the_engine_is_played_by_families_that_represent_a_kind():
     assert not TIER.plays(family(), "invalid")
     assert TIER.plays(family(quick=True), "invalid")
@@ -60,12 +51,6 @@ def test_families_that_represent_a_kind_play_each_rung_twice_and_the_others_one(
     assert [TIER.twice(family(), name) for name in ("ragged", "chunked")] == [True, False]
     assert TIER.twice(family(quick=True), "chunked")
     assert WHOLE.twice(family(), "chunked")
-
-
-def test_a_library_without_a_choice_is_played_whole():
-    assert TIER.twice(family(library="other"), "chunked")
-    assert TIER.plays(family(library="other"), "wide")
-    assert WHOLE.plays(family(), "wide")
 
 
 def test_an_unknown_tier_is_refused():

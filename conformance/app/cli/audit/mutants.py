@@ -160,7 +160,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
             libraries = [_Library(registry, name, wanted, console, shared) for name in names]
             if wanted.unreached:
                 every = [gap for library in libraries for gap in library.gaps()]
-                print_gaps(console, every, every=True)
+                print_gaps(console, every)
                 return
             plans = [library.plan(before) for library in libraries]
             found, ended = _try_all(plans, before, console, target, shared, minutes=wanted.minutes)
@@ -334,13 +334,12 @@ def verdict(results: Sequence[MutantResult], library: str) -> str:
     )
 
 
-def print_gaps(console: Console, found: Sequence[Gap], *, every: bool) -> None:
-    """The lines that no schedule runs; with a known reason only as counts, unless ``every``."""
+def print_gaps(console: Console, found: Sequence[Gap]) -> None:
+    """The lines that no schedule runs, each function with the reason that is known."""
     for gap in found:
-        if not gap.reason or every:
-            why = f": {gap.reason}" if gap.reason else ""
-            where = f"{gap.module} {gap.function}: {gap.missing} of {gap.of} lines: {gap.text}"
-            console.print(f"unreached: {where}{why}", soft_wrap=True)
+        why = f": {gap.reason}" if gap.reason else ""
+        where = f"{gap.module} {gap.function}: {gap.missing} of {gap.of} lines: {gap.text}"
+        console.print(f"unreached: {where}{why}", soft_wrap=True)
     with_reason = sum(gap.missing for gap in found if gap.reason)
     total = sum(gap.missing for gap in found)
     console.print(

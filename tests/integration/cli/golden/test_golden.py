@@ -116,14 +116,6 @@ def test_a_family_that_is_listed_without_a_golden_may_be_refused(golden, made):
     assert golden("check").code == 0
 
 
-def test_a_library_that_changed_its_mind_is_reported(golden, made):
-    done = golden("check", TOY_SCALES="large=1.01", TOY_SAME_RECIPE="1")
-    assert done.code == 1
-    assert "toy/large: the library's output changed, single-stream and batched alike" in done.out
-    assert "single stream against golden: request 'two', step 0: token" in done.out
-    assert done.out.splitlines()[-1] == "2 goldens: 1 hold"
-
-
 def test_a_wrong_batch_is_reported(golden, made):
     done = golden("check", "--engine", "padded")
     assert done.code == 1

@@ -1,6 +1,5 @@
 """A case as a page."""
 
-import re
 from html.parser import HTMLParser
 
 import pytest
@@ -12,7 +11,7 @@ from html_pictures import (
     make_explanation,
     make_picture,
 )
-from results_by_hand import HOSTILE, hostile, make_finding, make_result
+from results_by_hand import HOSTILE, make_result
 
 from conformance.core.verdict import Verdict
 from conformance.report.cascades import cascades
@@ -114,20 +113,6 @@ def test_each_drawing_has_a_title_a_description_and_its_numbers_as_a_table():
     assert "2 x 6" in found.words
 
 
-def test_an_explanation_is_shown_or_the_command_for_it():
-    found = page(drawn(), explanation=make_explanation())
-    for words in ("module:model.layers.2:Attention", "row 1", "after norm", "rope offset"):
-        assert words in found.words
-    assert "conformance explain mlx_lm/llama/ragged/float32/0 --json" in page(drawn()).words
-
-
-def test_what_is_explained_comes_before_the_schedule():
-    words = page(drawn(), explanation=make_explanation()).words
-    assert words.index("Where it begins") < words.index("Schedule ")
-    words = page(drawn()).words
-    assert words.index("Where it begins") > words.index("Schedule ")
-
-
 def test_the_finding_comes_first_and_leads_to_its_first_case():
     lower = make_result("mlx_lm/llama/repeat/float32/0", Verdict.DRIFT)
     result = drawn()
@@ -138,20 +123,6 @@ def test_the_finding_comes_first_and_leads_to_its_first_case():
     assert found.words.index(sentence) < found.words.index("rerun")
     assert f"../{case_href(lower.case)}" in found.of("href")
     assert "the first is" not in page(lower, cause=cause).words
-
-
-def test_known_findings_are_marked():
-    known = make_result(
-        verdict=Verdict.DRIFT, evidence=(make_finding(known="old-defect"), make_finding())
-    )
-    assert page(known).words.count("known: old-defect") == 1
-
-
-def test_a_script_is_shown_or_the_command_for_it():
-    script = 'print("<b>")\n'
-    assert script in page(drawn(), script=script).words
-    command = r"conformance repro mlx_lm/llama/ragged/float32/0 --out mlx_lm-llama-\S+\.py"
-    assert re.search(command, page(drawn()).words)
 
 
 def test_a_result_without_a_picture_has_a_page():
@@ -169,15 +140,6 @@ def test_what_the_single_stream_gets_wrong_has_no_timeline():
     assert found.of("role").count("img") == 1
 
 
-def test_a_run_that_failed_before_its_first_step_is_a_run():
-    early = make_picture(
-        steps=0, lanes=(), calls=(), probes=(), stopped="ValueError in inserting a"
-    )
-    words = " ".join(page(drawn(picture=early)).words.split())
-    assert "The run ended early: ValueError in inserting a." in words
-    assert "decoded alone" not in words
-
-
 def test_a_picture_that_holds_next_to_nothing_has_a_page():
     bare = make_picture(lanes=(), calls=(), cache_bytes=(), probes=(), compared=None)
     assert "Cache bytes" not in page(drawn(picture=bare)).words
@@ -193,14 +155,6 @@ def test_hostile_texts_are_text(name):
     assert set(found.tags) <= set(plain.tags)
     assert not [key for key, _ in found.attributes if key.startswith("on")]
     assert shown(name) in found.words
-
-
-def test_hostile_results_have_pages():
-    tags = set(page(drawn(), explanation=make_explanation(), script="x").tags)
-    for result in hostile().results:
-        found = page(result)
-        assert set(found.tags) <= tags
-        assert all(not href.startswith("javascript") for href in found.of("href"))
 
 
 # The charts of a case's page ---------------------------------------------------------------------

@@ -48,11 +48,6 @@ def test_a_linear_scale_begins_at_zero_and_reaches_the_largest(values, base):
     assert 2 <= len(scale.ticks) <= 6
 
 
-@pytest.mark.parametrize(("wanted", "step"), [(0.9, 1), (1.1, 2), (30, 50), (51, 100), (700, 1000)])
-def test_steps_are_round_numbers(wanted, step):
-    assert charts.round_step(wanted) == step
-
-
 def test_bytes_have_ticks_at_powers_of_two():
     scale = charts.linear_scale([786432], height=HEIGHT, label=charts.size, base=1024)
     assert [tick.label for tick in scale.ticks] == ["0 B", "256 KiB", "512 KiB", "768 KiB"]

@@ -7,7 +7,7 @@ import results_by_hand
 from conformance.core.inventory import Inventory
 from conformance.core.verdict import Verdict
 from conformance.report.pages.environment import Renderer, case_href, shown
-from conformance.report.pages.matrix_page import has_page, matrix_data, render_matrix
+from conformance.report.pages.matrix_page import matrix_data, render_matrix
 
 
 def case_of(data, row, column, index=0):
@@ -32,13 +32,6 @@ def test_a_row_is_a_family_under_an_engine_and_dtype():
     assert data["rows"][3]["caches"] == ("KVCache",)
 
 
-def test_a_cell_has_every_seed_the_worst_first():
-    wrong = results_by_hand.make_result("e/f/a/float32/1", Verdict.DRIFT)
-    known = results_by_hand.make_result("e/f/a/float32/2", Verdict.CRASH, expected=True, known="x")
-    data = matrix_data([results_by_hand.make_result("e/f/a/float32/0"), known, wrong], Inventory())
-    assert [values[0] for values in data["rows"][0]["cells"][0]] == [1, 2, 0]
-
-
 def test_a_case_says_in_short_what_the_panel_shows():
     result = results_by_hand.make_result(verdict=Verdict.DIVERGED, known="some-defect")
     data = matrix_data([result], Inventory())
@@ -53,15 +46,6 @@ def test_a_case_says_in_short_what_the_panel_shows():
 def test_an_exact_case_carries_no_words_and_no_page():
     data = matrix_data([results_by_hand.make_result()], Inventory())
     assert data["rows"][0]["cells"][0][0] == [0, 0, 1, 0.0123, 1e-05, 1230.0, 0.5]
-
-
-def test_a_scenario_that_was_not_run_for_a_family_is_null():
-    results = [
-        results_by_hand.make_result("e/f/a/float32/0"),
-        results_by_hand.make_result("e/g/b/float32/0"),
-    ]
-    data = matrix_data(results, Inventory())
-    assert [row["cells"][1] is None for row in data["rows"]] == [True, False]
 
 
 def test_what_applies_but_was_not_run_is_distinguished_from_what_does_not_apply():
@@ -79,20 +63,6 @@ def test_what_applies_but_was_not_run_is_distinguished_from_what_does_not_apply(
 def test_a_number_that_is_not_finite_is_left_out(value):
     result = results_by_hand.make_result(max_abs_diff=value)
     assert case_of(matrix_data([result], Inventory()), 0, 0)["difference"] is None
-
-
-@pytest.mark.parametrize(
-    ("verdict", "expected", "page"),
-    [
-        (Verdict.EXACT, True, False),
-        (Verdict.TIE, True, False),
-        (Verdict.EXACT, False, True),
-        (Verdict.UNSUPPORTED, True, True),
-        (Verdict.CRASH, False, True),
-    ],
-)
-def test_what_is_exact_or_a_tie_as_expected_needs_no_page(verdict, expected, page):
-    assert has_page(results_by_hand.make_result(verdict=verdict, expected=expected)) is page
 
 
 def test_the_data_in_the_page_is_json_that_ends_no_script():

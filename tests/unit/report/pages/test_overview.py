@@ -16,7 +16,6 @@ from conformance.report.pages.overview import (
     COLOURS,
     SmallMatrix,
     colour,
-    headline,
     known,
     lanes,
     power,
@@ -32,20 +31,6 @@ from conformance.report.trials import Kill, Outcome, Trial
 def trial(outcome, family="llama", ratio=None, dtype="float32"):
     kills = (Kill("ragged", "diverged", ("tokens",), ratio),) if ratio else ()
     return Trial("B1.mask", "B1", "mlx_lm", family, dtype, 0, outcome, kills=kills, noise=2.0)
-
-
-@pytest.mark.parametrize(
-    ("counts", "text"),
-    [
-        ((1, 0), "All 1 case as expected"),
-        ((12, 0), "All 12 cases as expected"),
-        ((12, 3), "3 of 12 cases not as expected"),
-        ((12, 0, 1), "12 cases as expected, 1 not run"),
-        ((12, 0, 0, 1), "12 cases as expected, 1 other problem"),
-    ],
-)
-def test_the_headline_is_one_sentence(counts, text):
-    assert headline(*counts) == text
 
 
 @pytest.mark.parametrize("changes", [{"missing": 1}, {"problems": ("shard 1/2 not there",)}])
@@ -121,12 +106,6 @@ def test_without_a_power_file_the_page_says_so():
     assert "too small" in text
 
 
-def test_modules_that_nobody_accounts_for_are_named():
-    text = overview(results_by_hand.few(), results_by_hand.inventory())
-    assert "1 of 3 have a family, 1 are excluded with a reason, 1 have neither" in text
-    assert "new_one" in text
-
-
 def test_each_finding_leads_to_its_cases():
     cases = [f"e/a/{name}/float32/0" for name in results_by_hand.SCENARIOS]
     wrong = [results_by_hand.make_result(case, Verdict.DRIFT) for case in cases]
@@ -168,35 +147,9 @@ def test_known_defects_are_wrong_all_the_same():
     assert (lane.wrong, lane.known, lane.unexpected) == (2, 1, 1)
 
 
-def test_what_says_nothing_is_neither_right_nor_wrong():
-    verdicts = (Verdict.UNSUPPORTED, Verdict.POLICY, Verdict.VACUOUS)
-    results = [
-        results_by_hand.make_result(f"mlx_lm/f/s{n}/float32/0", verdict, expected=True)
-        for n, verdict in enumerate(verdicts)
-    ]
-    (lane,) = lanes(results, Inventory())
-    assert (lane.proven, lane.wrong, lane.undecided) == (0, 0, 3)
-
-
-def test_each_seed_and_dtype_is_a_lane():
-    names = ("float32/0", "float32/1", "bfloat16/0")
-    results = [results_by_hand.make_result(f"mlx_lm/llama/ragged/{name}") for name in names]
-    assert [(lane.dtype, lane.seed) for lane in lanes(results, Inventory())] == [
-        ("float32", 0),
-        ("float32", 1),
-        ("bfloat16", 0),
-    ]
-
-
 def test_of_an_engine_that_is_not_installed_no_share_is_reported():
     (lane,) = lanes([results_by_hand.make_result()], Inventory())
     assert (lane.families, lane.missing, lane.applicable, lane.share) == (None, None, None, None)
-
-
-def test_a_case_that_applies_no_more_stays_in_the_denominator():
-    inventory = Inventory(applicable={"mlx_lm": {"llama": ("repeat",)}})
-    (lane,) = lanes([results_by_hand.make_result()], inventory)
-    assert (lane.run, lane.missing, lane.applicable) == (1, 1, 2)
 
 
 # The small picture of a matrix -------------------------------------------------------------------
@@ -243,12 +196,6 @@ def test_each_cell_is_drawn_once_in_its_place():
     assert dict(first.counts)[COLOURS["good"]] == 16
 
 
-def test_what_was_not_run_is_empty():
-    results = [make_result("e/a/one/d/0"), make_result("e/b/two/d/0"), make_result("e/c/one/d/0")]
-    (small,) = small_matrices(results, ("one", "two"))
-    assert cells(dict(small.strokes)["good"]) == {(0, 0), (2, 0), (1, 1)}
-
-
 def test_cells_side_by_side_are_one_stroke():
     material = results_by_hand.many(families=400, scenarios=3)
     right = [result for result in material.results if result.verdict is Verdict.EXACT]
@@ -257,12 +204,6 @@ def test_cells_side_by_side_are_one_stroke():
     stroke = dict(small.strokes)["good"]
     assert max(int(width) for width in re.findall(r"h(\d+)\.8", stroke)) >= 399
     assert len(cells(stroke)) == len(results)
-
-
-def test_a_family_says_what_its_cells_are():
-    found = small_matrices(results_by_hand.few(), results_by_hand.SCENARIOS)[0]
-    texts = {family.name: family.text for family in found.families}
-    assert texts["mamba"] == "mamba: 1 known defect, 1 unsupported or a policy, 2 exact"
 
 
 def test_a_matrix_of_few_families_has_all_names():

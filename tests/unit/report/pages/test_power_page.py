@@ -1,7 +1,6 @@
 """The kill matrix as a page."""
 
 from html_pictures import make_trial, make_trials
-from results_by_hand import HOSTILE
 
 from conformance.report.pages.environment import Renderer
 from conformance.report.pages.power_page import matrices, render_power
@@ -55,38 +54,8 @@ def test_a_cell_says_who_caught_it():
     assert "wrong too" in text
 
 
-def test_engines_dtypes_and_seeds_have_matrices_of_their_own():
-    trials = [
-        make_trial(),
-        make_trial(dtype="bfloat16"),
-        make_trial(engine="e"),
-        make_trial(seed=1),
-    ]
-    found = matrices(trials)
-    assert [(m.engine, m.dtype, m.seed) for m in found] == [
-        ("mlx_lm", "float32", 0),
-        ("mlx_lm", "bfloat16", 0),
-        ("e", "float32", 0),
-        ("mlx_lm", "float32", 1),
-    ]
-    keys = [group.key for matrix in found for group in matrix.groups]
-    assert len(set(keys)) == len(keys)
-
-
 def test_what_is_caught_by_its_cost_has_the_glyph_of_that_verdict():
     trial = make_trial(kills=(Kill("wide", "cost", ("cost",)),))
     (matrix,) = matrices([trial])
     assert matrix.groups[0].rows[0].cells[0].mark == "$"
     assert "$ cost" in render([trial])
-
-
-def test_hostile_names_are_text():
-    trials = [
-        make_trial(name, name, outcome, fault_class=name, engine=name, why=name, dtype=name)
-        for name in HOSTILE
-        for outcome in (Outcome.SURVIVED, Outcome.HIDDEN)
-    ]
-    text = render(trials)
-    assert "<script>window" not in text
-    assert "<img" not in text
-    assert "' onmouseover='" not in text

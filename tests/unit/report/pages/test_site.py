@@ -75,11 +75,6 @@ def test_what_was_not_given_has_no_page(tmp_path):
     assert broken_links(tmp_path / "r") == []
 
 
-def test_a_script_is_on_its_case_page(everything):
-    pages = [p for p in (everything / "cases").iterdir() if "it is wrong" in p.read_text()]
-    assert [p.name.startswith("mlx_lm-qwen3-ragged") for p in pages] == [True]
-
-
 def test_what_explains_a_case_is_kept_for_other_output(tmp_path):
     material = results_by_hand.everything()
     explanation = make_explanation()
@@ -116,11 +111,6 @@ def test_a_count_leads_to_its_case(tmp_path):
     assert ">1.2</a>" in page
     assert "not counted" in page
     assert "Costs" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-
-
-def test_where_nothing_was_counted_there_is_no_such_page(tmp_path):
-    write_site(tmp_path / "site", Material((make_result(),), Inventory(("ragged",))))
-    assert not (tmp_path / "site" / "costs.html").exists()
 
 
 # The table of servers leads to the cases that decide it, and each server has a page --------------

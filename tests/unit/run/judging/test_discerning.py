@@ -6,7 +6,6 @@ from miniatures.library import ToyLibrary, family
 from miniatures.model import ToyModel
 from miniatures.right import ContinuousBatching
 from miniatures.sessions import toy_session
-from miniatures.wrong import RowZeroOffset
 
 from conformance.core.schedule import Media, Request
 from conformance.core.verdict import CaseId, Verdict
@@ -55,18 +54,6 @@ def test_a_model_that_distinguishes_no_prompts_is_vacuous_in_every_case(model, s
     assert finding.what.startswith("measured sensitivity: another prompt moves")
 
 
-def test_one_that_does_is_not():
-    assert played(ToyModel, "ragged").verdict is Verdict.EXACT
-
-
-def test_what_is_wrong_is_not_called_vacuous():
-    assert played(ToyModel, "ragged", RowZeroOffset).verdict is Verdict.DIVERGED
-
-
 def test_another_context_leaves_media_and_the_last_token():
     asked = Request("a", (7, 9, 9, 8, 1), 3, media=(Media("image", (1, 2), 0, (1, 3)),))
     assert in_other_context(asked, (1, 9)).prompt == (8, 9, 9, 1, 1)
-
-
-def test_in_half_precision_what_would_pass_as_right_is_too_little():
-    assert needed("bfloat16") < needed("float32")

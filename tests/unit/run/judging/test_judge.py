@@ -33,14 +33,12 @@ from miniatures.wrong import (
 from conformance.core.engine import PrefixReuse
 from conformance.core.engine_options import EngineOptions
 from conformance.core.schedule import Schedule
-from conformance.core.verdict import CaseId, Finding, Verdict
+from conformance.core.verdict import CaseId, Verdict
 from conformance.run.judging.judge import (
     Numbers,
     attempt,
     brief_for,
     judge_batched,
-    worst,
-    worst_numbers,
 )
 from conformance.run.judging.oracle_check import judge_oracle
 from conformance.scenarios import LADDER, Scenario
@@ -350,17 +348,6 @@ def test_a_window_of_the_family_is_used_in_place_of_a_bound():
     assert judge(windowed, ContinuousBatching, scenario).verdict is Verdict.EXACT
 
 
-def test_results_of_schedules_count_calls_and_padding(toy):
-    ragged = next(s for s in BATCHED if s.name == "ragged")
-    outcome = judge(toy, ContinuousBatching, ragged)
-    first = outcome.schedules[0]
-    # 23, 5, 11 and 2 tokens: four rows of 22 columns, of which 22 + 4 + 10 + 1 are prompt; twice.
-    assert (first.name, first.verdict) == ("ragged", Verdict.EXACT)
-    assert first.padded_positions == 2 * (4 * 22 - 37)
-    assert first.forward_calls == 2 * (1 + 5)
-    assert first.real_positions > 0
-
-
 def test_the_first_schedule_is_played_once_where_that_suffices(toy):
     ragged = next(s for s in BATCHED if s.name == "ragged")
     made = ragged.make(brief_for(toy, ContinuousBatching, 0))
@@ -454,18 +441,6 @@ class OffByOne(ContinuousBatching):
         return [len(row.fed) + 1 for row in rows]
 
 
-def test_worst_is_exact_without_findings_and_the_most_severe_with_them():
-    assert worst([]) is Verdict.EXACT
-    some = [Finding(v, "c", "w") for v in (Verdict.TIE, Verdict.NAN, Verdict.DRIFT)]
-    assert worst(some) is Verdict.NAN
-
-
-def test_worst_numbers_are_those_of_the_largest_ratio():
-    small, large = Numbers(5.0, 4.0, 1.25), Numbers(0.1, 0.01, 10.0)
-    assert worst_numbers([small, large]) is large
-    assert worst_numbers([]) is None
-
-
 def test_the_numbers_of_a_drift_are_its_difference_over_its_noise(toy):
     numbers = judge(toy, DriftsALittle, next(s for s in BATCHED if s.name == "identical")).numbers
     assert numbers.difference == pytest.approx(1e-3, rel=0.01)
@@ -481,13 +456,6 @@ def test_a_case_ends_with_the_first_run_whose_findings_are_enough(toy):
     assert toy.library.churns == before + 1
     assert [result.name for result in outcome.schedules] == [schedules[0].name]
     assert outcome.verdict is Verdict.NAN
-
-
-def test_a_case_of_which_nothing_is_enough_is_judged_whole(toy):
-    (ragged,) = (scenario for scenario in BATCHED if scenario.name == "ragged")
-    schedules = ragged.make(brief_for(toy, ContinuousBatching, 0))
-    outcome = judge_batched(toy, ContinuousBatching, ragged, schedules, until=until_bad)
-    assert len(outcome.schedules) == len(schedules) > 1
 
 
 # A single stream that fails in pieces is replaced by that of the whole prompt, and said -----------
@@ -639,10 +607,3 @@ def test_what_waits_for_a_slot_continues_from_what_was_there_when_it_arrived():
     session = toy_session({"slots": FixedSlots})
     found = session.run(CaseId("slots", "calm", "traffic_kept", "float32", 0))
     assert all(schedule.verdict.good for schedule in found.schedules)
-
-
-def test_of_an_engine_with_one_slot_nothing_is_excused():
-    one = type("One", (FixedSlots,), {"slots": 1, "width": 1})
-    assert toy_session({"slots": one}).run(
-        CaseId("slots", "calm", "ragged", "float32", 0)
-    ).verdict in (Verdict.VACUOUS, Verdict.UNSUPPORTED)

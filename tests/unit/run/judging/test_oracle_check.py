@@ -13,11 +13,10 @@ from miniatures.right import ContinuousBatching
 
 from conformance.core.schedule import Arrival, Continuation, Request, Schedule, Stage, Trigger
 from conformance.core.verdict import Verdict
-from conformance.run.judging.judge import brief_for, judge_batched
+from conformance.run.judging.judge import brief_for
 from conformance.run.judging.oracle_check import judge_oracle
 from conformance.run.judging.oracle_deviation import loaded
 from conformance.run.judging.playing import play_schedule
-from conformance.scenarios import LADDER
 from conformance.scenarios.build import text_request
 from conformance.scenarios.solo import RECHUNKED, REPEAT
 
@@ -86,19 +85,6 @@ def test_the_first_bad_step_is_reported():
     assert all(f.difference > f.noise for f in found)
 
 
-def test_only_short_prompts_are_held_against_the_pass_without_a_cache():
-    found = [f for f in judge(ForgetfulLibrary(), REPEAT).findings if f.check == "stateless"]
-    assert {f.request_id for f in found} == {"r5", "r11", "image"}
-    assert {f.step for f in found} == {0}
-
-
-def test_each_request_has_its_figures():
-    outcome = judge(ToyLibrary(), RECHUNKED)
-    assert outcome.numbers.difference == 0.0
-    assert [s.name for s in outcome.schedules] == ["rechunked"]
-    assert outcome.schedules[0].forward_calls > 0
-
-
 # A cache from a file must give what the one in memory gives, in a single stream, too --------------
 
 
@@ -123,13 +109,6 @@ class CannotLoad(ToyLibrary):
         raise AttributeError("no attribute 'left_padding'")
 
 
-class RefusesBatches(ContinuousBatching):
-    """It takes no request at all."""
-
-    def insert(self, requests, *more):
-        raise ValueError("batches are not supported")
-
-
 def saved_schedule(toy, *, saved=True):
     first = text_request(brief_for(toy, ContinuousBatching, 0), "a", 5)
     more = Request("more", (9, 8), 2, continues=Continuation("a", saved=saved))
@@ -149,10 +128,6 @@ def test_nothing_is_said_of_what_is_right_or_not_saved(library, saved):
     assert findings(library, saved=saved) == []
 
 
-def test_nothing_is_said_where_the_engine_refuses():
-    assert findings(LosesAToken(), engine=RefusesBatches) == []
-
-
 def test_what_the_file_loses_is_found():
     (finding,) = findings(LosesAToken())
     assert (finding.verdict, finding.request_id) == (Verdict.ORACLE, "more")
@@ -163,10 +138,3 @@ def test_a_single_stream_that_fails_is_found():
     (finding,) = findings(CannotLoad())
     assert finding.verdict is Verdict.ORACLE
     assert finding.got == "AttributeError: no attribute 'left_padding'"
-
-
-def test_a_case_is_judged_by_it_too():
-    toy = subject(LosesAToken())
-    scenario = next(scenario for scenario in LADDER if scenario.name == "prompt_cache")
-    found = judge_batched(toy, ContinuousBatching, scenario, [saved_schedule(toy)])
-    assert [s.verdict for s in found.schedules] == [Verdict.ORACLE]

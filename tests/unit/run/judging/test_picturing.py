@@ -2,15 +2,13 @@
 
 import msgspec
 import numpy as np
-import pytest
 from miniatures.library import subject
 from miniatures.plays import NOISE, Script
 from miniatures.right import ContinuousBatching
-from miniatures.wrong import AttendsToPadding, CrashesOnJoin
+from miniatures.wrong import AttendsToPadding
 
 from conformance.core.numerics import margins
-from conformance.core.phases import ForwardCall
-from conformance.core.picture import MOST_STEPS, Compared
+from conformance.core.picture import Compared
 from conformance.core.trace import Failure, ProbeResult
 from conformance.core.verdict import Finding, Verdict
 from conformance.run.judging.judge import brief_for, judge_batched
@@ -102,31 +100,6 @@ def test_probes_and_an_early_end_are_reported():
     assert drawn(script).stopped == "the step bound was reached"
 
 
-def test_a_long_run_is_cut_and_says_how_long_it_was():
-    script = Script()
-    last = script.forced.moments[-1]
-    last.forwards = [ForwardCall(1, 1)]
-    script.forced.moments += [last] * 300
-    picture = drawn(script)
-    assert picture.steps == 308
-    assert len(picture.calls) == MOST_STEPS
-
-
-@pytest.mark.parametrize("verdict", [Verdict.EXACT, Verdict.TIE, Verdict.UNSUPPORTED])
-def test_what_is_not_wrong_has_no_picture(verdict):
-    assert drawn(Script(), msgspec.structs.replace(WRONG, verdict=verdict)) is None
-
-
-def test_a_schedule_that_was_not_played_has_no_picture():
-    assert drawn(Script(), msgspec.structs.replace(WRONG, schedule="another")) is None
-    assert picture_of([], [WRONG]) is None
-
-
-def test_a_finding_about_the_whole_case_is_drawn_by_the_first_schedule():
-    whole = Finding(Verdict.VACUOUS, "witness", "no schedule reached padding")
-    assert drawn(Script(), whole).schedule == "by_hand"
-
-
 def judged(engine):
     toy = subject()
     scenario = next(s for s in LADDER if s.name == "staggered")
@@ -140,12 +113,3 @@ def test_a_wrong_case_has_a_picture_and_a_right_one_none():
     pieces = {lane.request_id: sum(n for _, n in lane.pieces) for lane in wrong.lanes}
     assert all(pieces.values())
     assert wrong.cache_bytes
-
-
-def test_a_crash_is_drawn_up_to_where_it_happened():
-    picture = judged(CrashesOnJoin).picture
-    assert picture.stopped == f"RuntimeError in step {picture.steps}"
-
-
-def test_the_same_run_gives_the_same_picture():
-    assert judged(AttendsToPadding).picture == judged(AttendsToPadding).picture

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 from miniatures.library import TiedLibrary, subject
-from miniatures.right import AllAtOnce, ContinuousBatching
+from miniatures.right import ContinuousBatching
 from miniatures.wrong import DriftsALittle, NanInPadding, RoundsOtherwise, SaysUnsupported
 
 from conformance.core import numerics
@@ -33,22 +33,10 @@ def one_schedule(toy, engine=ContinuousBatching):
     return Schedule("pair", (together(text_request(brief, "a", 5), text_request(brief, "b", 11)),))
 
 
-def test_equal_runs_are_made_twice_and_no_third_time(toy):
-    before = toy.library.churns
-    played = play_schedule(toy, ContinuousBatching, one_schedule(toy))
-    assert [trace.mode for trace in played.traces] == [Mode.FORCED, Mode.FREE]
-    assert toy.library.churns == before + 2
-
-
 def test_the_first_run_is_made_again_where_the_two_differ():
     tied = subject(TiedLibrary())
     played = play_schedule(tied, RoundsOtherwise, one_schedule(tied, RoundsOtherwise))
     assert [trace.mode for trace in played.traces] == [Mode.FORCED, Mode.FREE, Mode.FORCED]
-
-
-def test_an_engine_that_cannot_be_forced_runs_free_twice(toy):
-    played = play_schedule(toy, AllAtOnce, one_schedule(toy, AllAtOnce))
-    assert [trace.mode for trace in played.traces] == [Mode.FREE, Mode.FREE]
 
 
 def test_with_a_drafter_both_runs_are_free_and_the_engine_gets_the_hints(toy):
@@ -125,12 +113,6 @@ def test_a_further_schedule_that_leaves_the_oracle_is_played_like_the_first(toy)
     played = play_schedule(toy, NanInPadding, one_schedule(toy, NanInPadding), once=True)
     assert [trace.mode for trace in played.traces] == [trace.mode for trace in twice.traces]
     assert played.traces[0].mode is Mode.FORCED
-
-
-def test_a_further_schedule_ends_with_its_only_run_if_that_is_enough(toy):
-    schedule = one_schedule(toy, NanInPadding)
-    played = play_schedule(toy, NanInPadding, schedule, once=True, enough=lambda _: True)
-    assert [trace.mode for trace in played.traces] == [Mode.FREE]
 
 
 def test_one_that_goes_on_has_those_of_a_text_of_its_own():

@@ -69,17 +69,6 @@ def test_where_rows_cant_share_a_pass_the_engine_says_why():
     assert [finding.got for finding in outcome.findings] == [WHY]
 
 
-def test_what_has_nothing_to_do_with_it_is_vacuous_all_the_same():
-    assert judge(Apart, never()).verdict is Verdict.VACUOUS
-    assert judge(Apart, never(shared=True), never()).verdict is Verdict.VACUOUS
-    assert judge(ContinuousBatching, never(shared=True)).verdict is Verdict.VACUOUS
-
-
-def test_what_was_seen_is_not_excused():
-    seen = Witness("what happens", lambda trace: True, shared=True)
-    assert judge(Apart, seen).verdict is Verdict.EXACT
-
-
 def test_of_a_model_that_takes_prompts_whole_no_pieces_are_required():
     outcome = judge(Uncut, never(cut=True))
     assert (outcome.verdict, excuses(outcome)) == (Verdict.EXACT, {"what never happens": WHY})
@@ -107,14 +96,6 @@ def excuses(outcome):
     return {result.name: result.excused for result in outcome.witnesses if result.excused}
 
 
-def test_the_result_has_the_schedules_that_showed_each_witness():
-    results = {r.name: r for r in play_prefixes(caching.KeepsPrefixes).witnesses}
-    assert [*results] == [witness.name for witness in PREFIX_CACHING.witnesses]
-    assert results["a reused prefix while another request decodes"].schedules == ("late",)
-    assert "in_turn" in results["a prefix that is reused"].schedules
-    assert {result.excused for result in results.values()} == {"", NOT_STORED}
-
-
 def test_a_witness_that_the_declaration_excludes_is_not_required():
     assert play_prefixes(caching.KeepsLongOnes).verdict is Verdict.VACUOUS
     outcome = play_prefixes(declaring(caching.KeepsLongOnes, smallest=20))
@@ -136,13 +117,6 @@ def test_an_engine_that_publishes_on_completion():
     assert excuses(outcome)[late] == "the engine declares PrefixReuse(on_completion=True)"
 
 
-def test_a_declaration_excuses_nothing_that_the_schedules_can_still_show():
-    """Blocks of eight tokens allow all of it; the engine reuses nothing."""
-    outcome = play_prefixes(declaring(caching.NeverReuses, block_size=8))
-    assert outcome.verdict is Verdict.VACUOUS
-    assert "a prefix that is reused" in {finding.expected for finding in outcome.findings}
-
-
 def test_where_nothing_can_be_reused_the_case_is_unsupported():
     outcome = play_prefixes(declaring(caching.NeverReuses, smallest=1000, block_size=16))
     assert outcome.verdict is Verdict.UNSUPPORTED
@@ -157,18 +131,6 @@ def test_witnesses_of_schedules_that_are_left_out_are_not_required():
     assert left_out["a reused prefix while another request decodes"] == "not played: late"
     assert "a prefix that is reused" not in left_out
     assert play_prefixes(caching.ReusesWhenIdle, "in_turn", "late").verdict is Verdict.VACUOUS
-
-
-def test_schedules_that_are_made_to_show_nothing_prove_nothing():
-    outcome = play_prefixes(caching.KeepsPrefixes, "image_in_turn")
-    assert outcome.verdict is Verdict.EXACT, "it shows that a prefix is reused"
-    outcome = play_prefixes(caching.NeverReuses, "image_in_turn")
-    assert outcome.verdict is Verdict.VACUOUS
-
-
-def test_what_an_engine_does_not_declare_is_named():
-    outcome = judge(Alone, never(needs=frozenset({Capability.TOGETHER})))
-    assert excuses(outcome) == {"what never happens": "the engine does not declare together"}
 
 
 def judged_in_a_tier(witness, *left_out):

@@ -51,11 +51,6 @@ def test_what_is_known_is_not_played_and_marked():
     assert [(r.case, r.reused) for r in plan.reused] == [(A, True)]
 
 
-def test_a_result_of_an_engine_that_may_not_be_reused_is_not(monkeypatch):
-    monkeypatch.setattr(REGISTRY.engines["mlx_lm"], "elsewhere", True)
-    assert reuse(make_result(A)).plan(CASES).play == CASES
-
-
 def test_only_what_changed_leaves_the_rest_out():
     plan = reuse(make_result(A)).changed(CASES)
     assert (plan.play, plan.reused) == (CASES[1:], ())
@@ -129,13 +124,6 @@ def test_what_hangs_on_a_changed_module_is_played_and_what_is_not_known(monkeypa
     assert left_out == {A: bare(failed), B: None}, "a failure without its diagnosis, too"
     whole = {A: frozenset({"lib.*"}), B: modules[B]}
     assert reuse(modules=whole).touched(CASES, {"lib.new"}).play == CASES[:1]
-
-
-def test_a_bare_result_is_as_no_known_defect_had_been_looked_for():
-    rule, right = make_finding(check="expectations"), make_finding()
-    result = make_result(A, Verdict.DIVERGED, expected=True, known="x", evidence=(right, rule))
-    assert bare(result).evidence == (right,)
-    assert (bare(result).expected, bare(result).known) == (False, None)
 
 
 def test_a_kept_result_is_of_the_checkout_of_today(monkeypatch):

@@ -226,9 +226,3 @@ def test_the_oldest_environments_are_dropped(opened, here, files, tmp_path):
         add(opened(), files)
     assert len(list((tmp_path / "results").iterdir())) == 6
     assert (tmp_path / "results" / digest([b"e7"])).is_dir()
-
-
-def test_a_folder_that_cannot_be_written_costs_nothing(opened, files, tmp_path):
-    (tmp_path / "results").write_text("a file")
-    add(opened(), files)
-    assert opened().known(ID, "family", "full") is None

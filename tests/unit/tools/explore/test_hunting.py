@@ -114,29 +114,22 @@ def test_a_workload_with_a_row_that_fails_alone_is_no_crash_of_the_tool(
     assert bool(found.discoveries) == (family == "brittle")
 
 
-def test_a_model_that_cannot_be_loaded_is_reported(registry, unit):
-    found = explore(registry, unit(family="torn"))
-    assert "weights are missing" in found.failed
-    assert found.bad
+@pytest.mark.parametrize(
+    ("family", "why", "bad"),
+    [
+        ("torn", "weights are missing", True),
+        ("broken", "cannot be broadcast", True),
+        ("beyond", "not supported", False),  # the library refuses to load it
+        ("dumb", "No Metal back-end", False),  # or to decode it here
+    ],
+)
+def test_a_model_that_cannot_be_used_is_reported_and_bad_unless_refused(
+    registry, unit, family, why, bad
+):
+    found = explore(registry, unit(family=family))
+    assert why in (found.failed if bad else found.unsupported)
+    assert found.bad == bad
     assert found.examples == 0
-
-
-def test_a_model_that_the_library_refuses_is_nothing_bad(registry, unit):
-    found = explore(registry, unit(family="beyond"))
-    assert "not supported" in found.unsupported
-    assert not found.bad
-
-
-def test_a_model_that_the_library_cannot_decode_here_is_nothing_bad(registry, unit):
-    found = explore(registry, unit(family="dumb"))
-    assert "No Metal back-end" in found.unsupported
-    assert not found.bad
-
-
-def test_a_model_that_cannot_decode_is_reported(registry, unit):
-    found = explore(registry, unit(family="broken"))
-    assert "cannot be broadcast" in found.failed
-    assert found.bad
 
 
 @pytest.mark.parametrize("machines", [1, 1000])

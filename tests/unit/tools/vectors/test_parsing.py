@@ -174,22 +174,6 @@ def test_right_lines_are_valid(plain, moving, valid):
 
 
 @pytest.mark.parametrize(
-    ("index", "change"),
-    [
-        (0, {"engine": "a/b"}),
-        (0, {"format": "1"}),
-        (1, {"record": "word"}),
-        (1, {"step": -1}),
-        (1, {"top": [[5]]}),
-        (1, {"more": 1}),
-        (7, {"reason": "bored"}),
-    ],
-)
-def test_what_is_refused_is_not_valid(plain, valid, index, change):
-    assert not valid({**plain[index], **change})
-
-
-@pytest.mark.parametrize(
     ("name", "field"),
     [("manifest.json", "families"), ("toy/ragged.json", "schedules"), ("toy/golden.json", "dtype")],
 )
