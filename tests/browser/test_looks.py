@@ -16,9 +16,6 @@ PAGES = {
     "status": ("index.html", "engine-mlx_lm.html", "engine-mlx_vlm.html"),
 }
 
-# In a narrow window tables of these scroll that the keyboard does not reach.
-SCROLLING = ("faults.html", "comparison.html")
-
 
 @pytest.fixture
 def open_at(new_page):
@@ -44,8 +41,7 @@ def test_every_text_can_be_read(request, open_at, picture, site, name, width, sc
     assert page.evaluate(CONTRAST) == []
     if site == "charted":  # tables of the numbers are folded away
         page.eval_on_selector_all("details", "all => all.forEach((one) => { one.open = true })")
-    if width > 400 or name not in SCROLLING:
-        assert page.evaluate(UNREADABLE) == []
+    assert page.evaluate(UNREADABLE) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     picture(page, f"{site}-{PAGES[site].index(name)}-{width}-{scheme}", full_page=True)
 
