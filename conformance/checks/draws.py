@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
 from conformance.checks.play import Play
@@ -196,6 +197,20 @@ def _logits(
     temperature = np.float32(args["temp"])
     if len(args) == 1:
         return np.asarray(row / temperature), True
+    share = args.get("xtc_probability", 0.0)
+    if 0 < share < 1:  # a random number decides at each step whether it excludes anything
+        without = {name: value for name, value in args.items() if not name.startswith("xtc")}
+        ways = ({**args, "xtc_probability": 1.0}, share), (without, 1.0 - share)
+        probs, sure = np.zeros(row.shape), True
+        for own, part in ways:
+            sampler = msgspec.structs.replace(request.sampler, args=own)
+            alike = msgspec.structs.replace(request, sampler=sampler)
+            logits, known = _logits(play, alike, row, at, token)
+            found = np.exp(logits.astype(np.float64) - logits.max())
+            probs += part * found / found.sum()
+            sure = sure and known
+        with np.errstate(divide="ignore"):
+            return np.log(probs), sure
     sampler = Sampler("library", args)
     for envelope in (play.floor, play.envelope):
         full = numerics.FACTOR * float(envelope(request.request_id).full[at])

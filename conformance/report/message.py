@@ -26,6 +26,9 @@ MENDS = "mends"
 ASIDE = (RULE, DIAGNOSIS, NEEDS)
 """The check names of findings that say nothing about the run itself."""
 
+_TEXT = "the text of "
+"""How findings about an answer's text begin."""
+
 _WEIGHED = ("memory ", "bytes ")
 """How findings about memory begin."""
 _NAMED = 2
@@ -121,10 +124,12 @@ class _Kind(enum.IntEnum):
     """What a finding is about, from what may follow from the others to what ends a run."""
 
     REST = 0
-    UNANSWERED = 1  # a thread that ended, a hang, an exception: the engine went on
-    DRAWS = 2
-    TOKENS = 3
-    ENDED = 4  # nan, oracle, hang, crash
+    TEXTS = 1  # from which entries of logprobs and counts may follow
+    UNANSWERED = 2  # a thread that ended, a hang, an exception: the engine went on
+    DRAWS = 3
+    ENDS = 4  # an answer goes on after its end, or ends before it
+    TOKENS = 5
+    ENDED = 6  # nan, oracle, hang, crash
 
     @classmethod
     def of(cls, finding: Finding) -> _Kind:
@@ -132,8 +137,12 @@ class _Kind(enum.IntEnum):
             return cls.ENDED
         if finding.verdict in {Verdict.DIVERGED, Verdict.UNSTABLE}:
             return cls.DRAWS if finding.check == "statistics" else cls.TOKENS
-        failed = finding.check == "failure" and finding.verdict is Verdict.PROTOCOL
-        return cls.UNANSWERED if failed else cls.REST
+        if finding.check == "protocol" and finding.step is not None:
+            return cls.ENDS
+        if finding.check == "failure" and finding.verdict is Verdict.PROTOCOL:
+            return cls.UNANSWERED
+        text = finding.check == "claims" and finding.what.startswith(_TEXT)
+        return cls.TEXTS if text else cls.REST
 
 
 def _order(finding: Finding) -> tuple[int, int]:
@@ -209,7 +218,7 @@ def _apart(new: Sequence[Finding], shown: Finding) -> list[Finding]:
     found: dict[object, Finding] = {}
     for finding in sorted(new, key=_order, reverse=True):
         kind, about = _Kind.of(finding), _subject(finding)
-        if about == _subject(shown) or (kind is _Kind.REST and _follows(finding, shown)):
+        if about == _subject(shown) or (kind <= _Kind.TEXTS and _follows(finding, shown)):
             continue
         found.setdefault(about, finding)
     return list(found.values())[:_NAMED]
@@ -231,7 +240,7 @@ def _follows(finding: Finding, shown: Finding) -> bool:
     A count, a text, an end and a logprob may, but not what is reused or stays in memory.
     """
     weighed = finding.verdict is Verdict.LEAK or finding.what.startswith(_WEIGHED)
-    if weighed or finding.check == "reuse" or _Kind.of(shown) is _Kind.REST:
+    if weighed or finding.check == "reuse" or _Kind.of(shown) <= _Kind.TEXTS:
         return False
     return finding.verdict is not Verdict.PROTOCOL or not _elsewhere(finding, shown)
 

@@ -320,7 +320,7 @@ class HttpEngine(ServedEngine):
             yield from at_limit(request, answer, own_limits)
             tokens = tuple(token for token, _ in self.read(request, answer))
             if tokens and tokens == alone.tokens[: len(tokens)]:
-                yield right_text(said, [right])
+                yield right_text(request, said, [right])
         if not only_the_server(request):
             yield from limited(request, answer, [*self._remote.full.values()])
         if entries and ended:

@@ -519,7 +519,7 @@ class ManagedEngine(ServedEngine):
         if request.asked is not None and request.asked.endpoint:
             yield self._stop_reason(request, answer)
         if self._options.pieces:
-            yield right_text(answer.text, self._right(request).texts)
+            yield right_text(request, answer.text, self._right(request).texts)
 
     @functools.cached_property
     def _spelling(self) -> Spelling:
