@@ -63,7 +63,8 @@ _FILTERS: dict[str, dict[str, float]] = {
     # Excludes the likeliest tokens where several are likely. The default threshold is 0.1.
     "xtc": {"xtc_probability": 1.0, "xtc_threshold": 0.04},
 }
-_HALF_OF_XTC = {"temp": 0.5, "xtc_probability": 0.5, "xtc_threshold": 0.04}
+# At each step the likeliest token, or the least likely one above the threshold, by a random number.
+_HALF_OF_XTC = {"temp": 0.05, "xtc_probability": 0.5, "xtc_threshold": 0.01}
 _HOTTER = {"temp": 4.0}
 # These leave the likeliest token alone.
 _SURE: dict[str, dict[str, float]] = {
@@ -174,7 +175,9 @@ def _drawing(brief: Brief) -> Iterator[Request]:
     # The server of no other library has XTC.
     filters = [name for name in _FILTERS if name != "xtc" or brief.library == "mlx_lm"]
     found = _DRAWN | {name: {"temp": 1.5} for name in processors}
-    found |= dict.fromkeys(("half of XTC", "also half of XTC"), _HALF_OF_XTC) if "xtc" in filters else {}
+    if "xtc" in filters:
+        # Several, as what it leaves may end an answer early.
+        found |= dict.fromkeys(("half of XTC", "with half of XTC"), _HALF_OF_XTC)
     for names in (*itertools.combinations(filters, 2), filters):
         name = "drawn with all" if names is filters else " and ".join(names)
         found[name] = _HOTTER | {key: v for name in names for key, v in _FILTERS[name].items()}
