@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
+from conformance.core.excused import not_offered
 from conformance.core.invocation import command_about
 from conformance.core.verdict import CaseResult, Finding, Verdict
 
@@ -102,6 +103,8 @@ def _counting(result: CaseResult) -> list[Finding]:
     schedule that was run again with known defects mended, those that are left then.
     """
     seen = [finding for finding in result.evidence if finding.check not in ASIDE]
+    refused = not_offered(seen)  # what a server does not offer is no failure
+    seen = [finding for finding in seen if finding.schedule not in refused] or seen
     if not result.expected and not result.verdict.good:
         seen = [finding for finding in seen if not finding.known and not finding.verdict.good]
         again = result.mended.schedules if result.mended else ()
@@ -125,14 +128,17 @@ class _Kind(enum.IntEnum):
 
     REST = 0
     TEXTS = 1  # from which entries of logprobs and counts may follow
-    UNANSWERED = 2  # a thread that ended, a hang, an exception: the engine went on
-    DRAWS = 3
-    ENDS = 4  # an answer goes on after its end, or ends before it
-    TOKENS = 5
-    ENDED = 6  # nan, oracle, hang, crash
+    UNANSWERED = 2  # a thread that ended, an exception: the engine went on
+    HUNG = 3  # which a loaded machine may be, too
+    DRAWS = 4
+    ENDS = 5  # an answer goes on after its end, or ends before it
+    TOKENS = 6
+    ENDED = 7  # nan, oracle, crash
 
     @classmethod
     def of(cls, finding: Finding) -> _Kind:
+        if finding.verdict is Verdict.HANG:
+            return cls.HUNG
         if finding.verdict.severity > Verdict.PROTOCOL.severity:
             return cls.ENDED
         if finding.verdict in {Verdict.DIVERGED, Verdict.UNSTABLE}:
@@ -218,7 +224,8 @@ def _apart(new: Sequence[Finding], shown: Finding) -> list[Finding]:
     found: dict[object, Finding] = {}
     for finding in sorted(new, key=_order, reverse=True):
         kind, about = _Kind.of(finding), _subject(finding)
-        if about == _subject(shown) or (kind <= _Kind.TEXTS and _follows(finding, shown)):
+        rest = kind <= _Kind.TEXTS or kind is _Kind.ENDS
+        if about == _subject(shown) or (rest and _follows(finding, shown)):
             continue
         found.setdefault(about, finding)
     return list(found.values())[:_NAMED]

@@ -48,12 +48,18 @@ class Left:
 
 
 def about_answer(
-    request: Request, answer: Answer, prompt_tokens: int | None, count: int | None
+    request: Request,
+    answer: Answer,
+    prompt_tokens: int | None,
+    count: int | None,
+    *,
+    counted: bool = True,
 ) -> Iterator[Claim]:
     """Claims about an answer's token counts, its finish reason, and that it has one id.
 
     Args:
         prompt_tokens: the prompt's tokens; ``count``: the answer's. ``None`` if unknown.
+        counted: whether the server counts tokens at all.
     """
     reasons = " or ".join(FinishReason)
     called = answer.calls or any(p.kind is PartKind.TOOL for p in answer.parts)
@@ -62,7 +68,7 @@ def about_answer(
     yield Claim("ids of one answer", str(len(answer.ids)), "1", len(answer.ids) == 1)
     if answer.problems:
         yield Claim("the events of an answer", answer.problems[0], "in order", holds=False)
-    if not answer.usage and not _wanted(request):
+    if not answer.usage and not (counted and _wanted(request)):
         return
     if not answer.usage:
         yield Claim("usage", "nothing", "counts of tokens", holds=False)
