@@ -57,7 +57,10 @@ def test_an_answer_may_leave_out_the_sequence_that_stopped_it_and_nothing_else()
         got = dataclasses.replace(want, tokens=want.tokens[:-left_out])
         asked = msgspec.structs.replace(request, stop=(stop, (9,)))
         found = [what for what, *_ in _finished(played, played.traces[1], asked, got, want)]
-        assert [what.partition(":")[0] for what in found] == (["wrong number of tokens"] if wrong else [])
+        wanted = ["wrong number of tokens"] if wrong else []
+        assert [what.partition(":")[0] for what in found] == wanted
+            ["wrong number of tokens"] if wrong else []
+        )
 
 
 FED, NUMBER, REASON = "tokens other than fed", "wrong number of tokens", "wrong finish reason"
@@ -113,9 +116,7 @@ def test_an_answer_that_ends_elsewhere_is_said_to_go_on_or_to_end_there(word):
     found = check_protocol(script.play(word=word))
     a, b = (finding for finding in found if finding.mode == "free")
     places = ((4, lost), (2, more))
-    names = [
-        f"word {n}, {word(t)!r}," if word(t) else f"output token {n}, {t}," for n, t in places
-    ]
+    names = [f"word {n}, {word(t)!r}," if word(t) else f"output token {n}, {t}," for n, t in places]
     assert (a.what, a.step) == (
         f"wrong finish reason: the answer ends before {names[0]} of the single stream",
         4,

@@ -6,8 +6,8 @@ import pytest
 from mlx_lm.tokenizer_utils import load
 from tokenizers import Tokenizer
 
-from conformance.plugins.servers.answers import Answer
 from conformance.core.schedule import Request
+from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.claims import right_text
 from conformance.plugins.servers.spelling import Spelling, write_pieces
 from conformance.plugins.servers.words import write_tokenizer
