@@ -59,8 +59,6 @@ def test_an_answer_may_leave_out_the_sequence_that_stopped_it_and_nothing_else()
         found = [what for what, *_ in _finished(played, played.traces[1], asked, got, want)]
         wanted = ["wrong number of tokens"] if wrong else []
         assert [what.partition(":")[0] for what in found] == wanted
-            ["wrong number of tokens"] if wrong else []
-        )
 
 
 FED, NUMBER, REASON = "tokens other than fed", "wrong number of tokens", "wrong finish reason"
