@@ -210,8 +210,12 @@ def _one_by_one(schedule: Schedule) -> Schedule:
 
 
 def _kept(brief: Brief) -> Schedule:
-    """A penalised request whose begin, another one's prompt and answer, was kept."""
-    first = seeded(text_request(brief, "first", LONG, variant=40, max_tokens=ANSWER))
+    """A penalised request whose begin, another one's prompt and answer, was kept.
+
+    Streams would be asked for again in between, and find what was kept of themselves.
+    """
+    whole = Asked(streamed=False)
+    first = seeded(text_request(brief, "first", LONG, variant=40, max_tokens=ANSWER, asked=whole))
     said = brief.solo(first, EngineOptions()).tokens
     prompt = first.prompt + said + brief.prompt(SHORT, 41)
     again = replace(first, request_id="again", prompt=prompt, processors=(_penalty("repetition"),))
