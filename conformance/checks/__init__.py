@@ -20,6 +20,7 @@ from conformance.checks.pool_rules import check_pooled
 from conformance.checks.probe import check_probes
 from conformance.checks.protocol import check_protocol
 from conformance.checks.reuse import check_reused
+from conformance.checks.seeds import check_seeds
 from conformance.checks.stability import check_stability
 from conformance.checks.statistics import check_statistics
 from conformance.checks.store_rules import check_stored
@@ -34,6 +35,7 @@ CHECKS: tuple[Check, ...] = (
     check_free,
     check_half_precision,
     check_draws,
+    check_seeds,
     check_twins,
     check_drafts,
     check_stability,

@@ -14,13 +14,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
 from conformance.checks.play import Play
 from conformance.checks.sampled import drawable
 from conformance.core import numerics
 from conformance.core.schedule import Request
-from conformance.core.token_choice import Sampler
+from conformance.core.token_choice import RANDOM, Sampler
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict
 
@@ -47,6 +48,8 @@ class Draw:
             that the request's options exclude; not normalised.
         share: a random number in 0..1, which places the draw within its token's probability.
         sure: no token is so near a filter's border that the noise decides whether it is left.
+        ways: this token's probabilities where XTC excludes tokens at random, if it does at this
+            step and if it does not.
     """
 
     row: str
@@ -54,6 +57,7 @@ class Draw:
     logits: np.ndarray
     share: float
     sure: bool = True
+    ways: tuple[float, ...] = ()
 
     @property
     def probs(self) -> np.ndarray:
@@ -174,14 +178,36 @@ def drawn(play: Play, trace: Trace) -> tuple[list[list[Draw]], list[list[Draw]]]
             made[name], within[name] = at + 1, again + 1
             table = play.want[name].logprobs if name in random else None
             if table is not None and at < len(table):
-                logits, sure = _logits(play, random[name], table[at], at, event.token)
-                draw = Draw(name, event.token, logits, noise.uniform(), sure)
+                request, token = random[name], event.token
+                logits, sure, ways = _by_chance(play, request, table[at], at, token)
+                draw = Draw(name, token, logits, noise.uniform(), sure, ways)
                 moments.setdefault((step.index, again), []).append(draw)
                 numbered.setdefault(at, []).append(draw)
     by_number = [numbered[at] for at in sorted(numbered)]
     if all(len(moment) == 1 for moment in moments.values()):
         return by_number, by_number
     return [moments[at] for at in sorted(moments)], by_number
+
+
+def _by_chance(
+    play: Play, request: Request, row: np.ndarray, at: int, token: int
+) -> tuple[np.ndarray, bool, tuple[float, ...]]:
+    """As ``_logits``, where a random number may decide at each step whether XTC excludes tokens."""
+    assert request.sampler is not None
+    args = request.sampler.args
+    share = args.get("xtc_probability", 0.0)
+    if not 0 < share < 1:
+        return (*_logits(play, request, row, at, token), ())
+    without = {name: value for name, value in args.items() if not name.startswith("xtc")}
+    found = []
+    for own in ({**args, "xtc_probability": 1.0}, without):
+        alike = msgspec.structs.replace(request, sampler=Sampler(RANDOM, own))
+        found.append(_logits(play, alike, row, at, token))
+    probs = [Draw("", token, logits, 0.0).probs for logits, _ in found]
+    mixed = share * probs[0] + (1 - share) * probs[1]
+    with np.errstate(divide="ignore"):
+        logits = np.log(mixed)
+    return logits, all(sure for _, sure in found), tuple(float(one[token]) for one in probs)
 
 
 def _logits(
@@ -215,13 +241,20 @@ def _ends(play: Play) -> list[int]:
 def fits(draws: Sequence[Draw], rows: Iterable[Sequence[Draw]]) -> float:
     """Log10 of how much likelier the tokens are by other probabilities than the oracle's.
 
-    Their places are uneven, in all draws or in single rows; the temperature is another one; or some
-    tokens are any tokens of the vocabulary.
+    Their places are uneven, in all draws or in single rows; the temperature is another one; some
+    tokens are any tokens of the vocabulary; or XTC has another probability.
     """
     each = _average([_uneven(row) for row in rows])
     other = _average([_at_temperature(draws, temperature) for temperature in _TEMPERATURES])
     strays = _mixed([1 / len(draw.logits) / draw.probability for draw in draws])
-    return _average([_uneven(draws), each, other, strays])
+    chances = [_other_chance(draws, way) for way in (0, 1) if any(draw.ways for draw in draws)]
+    return _average([_uneven(draws), each, other, strays, *chances])
+
+
+def _other_chance(draws: Sequence[Draw], way: int) -> float:
+    """That XTC excludes tokens at each step, or at none, where a random number is to decide it."""
+    ratios = (max(d.ways[way], _LEAST) / d.probability for d in draws if d.ways)
+    return sum(map(math.log10, ratios))
 
 
 def _at_temperature(draws: Sequence[Draw], temperature: float) -> float:

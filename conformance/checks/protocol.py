@@ -26,7 +26,7 @@ def check_protocol(play: Play) -> list[Finding]:
         # In an unfinished run, missing events may still have been due.
         ended = trace.failure is None and not trace.out_of_steps
         violations = _violations(play, trace) if ended else _said(play, trace)
-        for what, request_id, expected, got in violations:
+        for what, request_id, expected, got, *step in violations:
             findings.append(
                 Finding(
                     Verdict.PROTOCOL,
@@ -35,6 +35,7 @@ def check_protocol(play: Play) -> list[Finding]:
                     schedule=play.schedule.name,
                     mode=trace.mode,
                     request_id=request_id,
+                    step=step[0] if step else None,
                     expected=expected,
                     got=got,
                     cause=_CAUSES.get(what, "the engine's lists are out of step with its rows"),
@@ -43,7 +44,9 @@ def check_protocol(play: Play) -> list[Finding]:
     return findings
 
 
-Violation = tuple[str, str | None, str, str]
+# What is wrong, with which request, what is expected, what was got and, of an answer that ends
+# elsewhere, the output token from which on it differs.
+Violation = tuple[str, str | None, str, str] | tuple[str, str | None, str, str, int]
 
 
 def _said(play: Play, trace: Trace) -> Iterator[Violation]:
@@ -66,7 +69,7 @@ def _violations(play: Play, trace: Trace) -> Iterator[Violation]:
         if name in removed:
             yield from _removed(trace, name, got, want)
         else:
-            yield from _finished(trace, request, got, want)
+            yield from _finished(play, trace, request, got, want)
 
 
 def _strangers(play: Play, trace: Trace) -> Iterator[Violation]:
@@ -106,23 +109,41 @@ def _removed(trace: Trace, name: str, got: Stream, want: Stream) -> Iterator[Vio
         yield "tokens other than fed", name, _show(want.tokens), _show(got.tokens)
 
 
-def _finished(trace: Trace, request: Request, got: Stream, want: Stream) -> Iterator[Violation]:
+def _finished(
+    play: Play, trace: Trace, request: Request, got: Stream, want: Stream
+) -> Iterator[Violation]:
     name = request.request_id
     if trace.mode is Mode.FORCED and got.tokens != want.tokens:
         shorter, longer = sorted((got.tokens, want.tokens), key=len)
         what = "tokens other than fed"
         if got.finish_reason is not None and longer[: len(shorter)] == shorter:
             what = _EARLY if shorter is got.tokens else _ON
-        yield what, name, _show(want.tokens), _show(got.tokens)
+        yield what, name, _show(want.tokens), _show(got.tokens), len(shorter)
         return
     # After a different token a free run may stop elsewhere; an incomplete answer has no such token.
     if want.finish_reason != got.finish_reason and _parted(got.tokens, want.tokens):
         return
+    where, at = _end(play, got.tokens, want.tokens)
     if got.finish_reason != want.finish_reason:
-        expected, actual = str(want.finish_reason), str(got.finish_reason)
-        yield "wrong finish reason", name, expected, actual
+        what = f"wrong finish reason{where}"
+        yield (what, name, str(want.finish_reason), str(got.finish_reason), *at)
     elif len(got.tokens) != len(want.tokens) and not _stopped(request, got, want):
-        yield "wrong number of tokens", name, str(len(want.tokens)), str(len(got.tokens))
+        what = f"wrong number of tokens{where}"
+        yield (what, name, str(len(want.tokens)), str(len(got.tokens)), *at)
+
+
+def _end(
+    play: Play, got: tuple[int, ...], want: tuple[int, ...]
+) -> tuple[str, tuple[int] | tuple[()]]:
+    """Where one of two answers that begin alike goes on, in words if it has any; and that step."""
+    if len(got) == len(want):
+        return "", ()
+    step, longer = min(len(got), len(want)), max(got, want, key=len)
+    word = play.word(longer[step])
+    named = f"word {step}, {word!r}," if word else f"output token {step}, {longer[step]},"
+    if longer is got:
+        return f": {named} comes after the end of the single stream", (step,)
+    return f": the answer ends before {named} of the single stream", (step,)
 
 
 def _stopped(request: Request, got: Stream, want: Stream) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
+from conformance.core.excused import not_offered
 from conformance.core.invocation import command_about
 from conformance.core.verdict import CaseResult, Finding, Verdict
 
@@ -25,6 +26,9 @@ MENDS = "mends"
 
 ASIDE = (RULE, DIAGNOSIS, NEEDS)
 """The check names of findings that say nothing about the run itself."""
+
+_TEXT = "the text of "
+"""How findings about an answer's text begin."""
 
 _WEIGHED = ("memory ", "bytes ")
 """How findings about memory begin."""
@@ -99,6 +103,8 @@ def _counting(result: CaseResult) -> list[Finding]:
     schedule that was run again with known defects mended, those that are left then.
     """
     seen = [finding for finding in result.evidence if finding.check not in ASIDE]
+    refused = not_offered(seen)  # what a server does not offer is no failure
+    seen = [finding for finding in seen if finding.schedule not in refused] or seen
     if not result.expected and not result.verdict.good:
         seen = [finding for finding in seen if not finding.known and not finding.verdict.good]
         again = result.mended.schedules if result.mended else ()
@@ -121,19 +127,28 @@ class _Kind(enum.IntEnum):
     """What a finding is about, from what may follow from the others to what ends a run."""
 
     REST = 0
-    UNANSWERED = 1  # a thread that ended, a hang, an exception: the engine went on
-    DRAWS = 2
-    TOKENS = 3
-    ENDED = 4  # nan, oracle, hang, crash
+    TEXTS = 1  # from which entries of logprobs and counts may follow
+    UNANSWERED = 2  # a thread that ended, an exception: the engine went on
+    HUNG = 3  # which a loaded machine may be, too
+    DRAWS = 4
+    ENDS = 5  # an answer goes on after its end, or ends before it
+    TOKENS = 6
+    ENDED = 7  # nan, oracle, crash
 
     @classmethod
     def of(cls, finding: Finding) -> _Kind:
+        if finding.verdict is Verdict.HANG:
+            return cls.HUNG
         if finding.verdict.severity > Verdict.PROTOCOL.severity:
             return cls.ENDED
         if finding.verdict in {Verdict.DIVERGED, Verdict.UNSTABLE}:
             return cls.DRAWS if finding.check == "statistics" else cls.TOKENS
-        failed = finding.check == "failure" and finding.verdict is Verdict.PROTOCOL
-        return cls.UNANSWERED if failed else cls.REST
+        if finding.check == "protocol" and finding.step is not None:
+            return cls.ENDS
+        if finding.check == "failure" and finding.verdict is Verdict.PROTOCOL:
+            return cls.UNANSWERED
+        text = finding.check == "claims" and finding.what.startswith(_TEXT)
+        return cls.TEXTS if text else cls.REST
 
 
 def _order(finding: Finding) -> tuple[int, int]:
@@ -209,7 +224,8 @@ def _apart(new: Sequence[Finding], shown: Finding) -> list[Finding]:
     found: dict[object, Finding] = {}
     for finding in sorted(new, key=_order, reverse=True):
         kind, about = _Kind.of(finding), _subject(finding)
-        if about == _subject(shown) or (kind is _Kind.REST and _follows(finding, shown)):
+        rest = kind <= _Kind.TEXTS or kind is _Kind.ENDS
+        if about == _subject(shown) or (rest and _follows(finding, shown)):
             continue
         found.setdefault(about, finding)
     return list(found.values())[:_NAMED]
@@ -231,7 +247,7 @@ def _follows(finding: Finding, shown: Finding) -> bool:
     A count, a text, an end and a logprob may, but not what is reused or stays in memory.
     """
     weighed = finding.verdict is Verdict.LEAK or finding.what.startswith(_WEIGHED)
-    if weighed or finding.check == "reuse" or _Kind.of(shown) is _Kind.REST:
+    if weighed or finding.check == "reuse" or _Kind.of(shown) <= _Kind.TEXTS:
         return False
     return finding.verdict is not Verdict.PROTOCOL or not _elsewhere(finding, shown)
 

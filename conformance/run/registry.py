@@ -116,10 +116,14 @@ class Registry:
         Each scenario of a server that a run starts has a server of its own, and waits for it most
         of the time.
         """
-        kind = self.engines[case.engine]
-        if Capability.SERVED in kind.capabilities and not kind.elsewhere:
+        if self.waits(case):
             return f"{case.engine}/{case.family}/{case.scenario}"
-        return f"{kind.library}/{case.family}"
+        return f"{self.engines[case.engine].library}/{case.family}"
+
+    def waits(self, case: CaseId) -> bool:
+        """Whether it waits most of the time, for a server that it starts."""
+        kind = self.engines[case.engine]
+        return Capability.SERVED in kind.capabilities and not kind.elsewhere
 
     def scenarios_for(
         self, engine: type[Engine], family: Family | None = None

@@ -39,9 +39,10 @@ from conformance.scenarios.scenario import Brief
 ANSWER, LASTING = 24, 1200
 FLOOD, FLOOD_SLOTS = 320, 32
 _LIMIT = 5
-_LIBRARIES = ("mlx_lm", "mlx_vlm")
+LIBRARIES = ("mlx_lm", "mlx_vlm")
 # The library whose server answers requests with seeds one by one, and whose penalties are right.
 _WITH_SEEDS = "mlx_lm"
+_WITH_XTC = "mlx_lm"  # the only library whose server has XTC
 _COUNTS_ALL = Processor("library", {"repetition_penalty": 1.4, "repetition_context_size": 4 * LONG})
 # Tokens of a user's message, of the answer, of the user's next one and of the answer to that.
 _TURNS = (4, 5, 6, 3)
@@ -65,13 +66,16 @@ def alone(brief: Brief) -> list[Schedule]:
         for at, (name, asked) in enumerate(ways.items())
     ]
     # What comes of a template is unknown of a server at a URL: there it would be its own answer.
-    turns = _TURNS if brief.library in _LIBRARIES else ()
+    turns = _TURNS if brief.library in LIBRARIES else ()
     one = [
         text_request(brief, "one", TWO, max_tokens=1),
         text_request(brief, "long", LONG, asked=Asked(turns=turns)),
     ]
     rare = {"top_logprobs": Asked(streamed=False, fields={"top_logprobs": 3})}
     rare["stream_options"] = Asked(fields={"stream_options": {}})
+    # A number of JSON needs no point. None of these changes a greedy answer.
+    xtc = {"xtc_probability": 1, "xtc_threshold": 0} if brief.library == _WITH_XTC else {}
+    rare["whole_numbers"] = Asked(fields={"top_p": 1, "presence_penalty": 0, **xtc})
     if Capability.COMPLETIONS in brief.capabilities:
         rare["logprobs"] = Asked(streamed=False, chat=False, fields={"logprobs": 1})
     fields = [
@@ -83,7 +87,7 @@ def alone(brief: Brief) -> list[Schedule]:
         one_by_one("alone", [*requests, *one], options),
         one_by_one("fields", fields, options),
     ]
-    if brief.library in _LIBRARIES:
+    if brief.library in LIBRARIES:
         limits = [
             text_request(
                 brief,

@@ -62,5 +62,5 @@ SERVED_DRAWS = Scenario(
     "64 requests without a seed, alike or not: each draws by the probabilities of its own history",
     frozenset({Capability.SERVED, Capability.SAMPLERS, Capability.PROCESSORS}),
     _draws,
-    (Witness("several answers at once", _at_once),),
+    (Witness("several answers at once", _at_once, beside=True),),
 )

@@ -60,9 +60,11 @@ _FILTERS: dict[str, dict[str, float]] = {
     "top_k": {"top_k": 3},
     "top_p": {"top_p": 0.6},
     "min_p": {"min_p": 0.2},
-    # Excludes the likeliest tokens where several are likely.
-    "xtc": {"xtc_probability": 1.0, "xtc_threshold": 0.1},
+    # Excludes the likeliest tokens where several are likely. The default threshold is 0.1.
+    "xtc": {"xtc_probability": 1.0, "xtc_threshold": 0.04},
 }
+# At each step the likeliest token, or the least likely one above the threshold, by a random number.
+_HALF_OF_XTC = {"temp": 0.05, "xtc_probability": 0.5, "xtc_threshold": 0.01}
 _HOTTER = {"temp": 4.0}
 # These leave the likeliest token alone.
 _SURE: dict[str, dict[str, float]] = {
@@ -72,6 +74,7 @@ _SURE: dict[str, dict[str, float]] = {
 }
 _LITTLE = 0.75  # nats of a bias
 _PENALTIES = {"repetition": 1.4, "presence": 1.5, "frequency": 0.9}
+_REWARDS = {"presence_penalty": -1.5, "frequency_penalty": -0.9}
 _DEFAULT, _SHORT_HISTORY, _LONG_HISTORY = 20, 3, 128  # tokens that a penalty counts
 # Tokens of a prompt that are more than a first block of a history's storage, which has 256.
 _BLOCK = 300
@@ -133,6 +136,7 @@ def _greedy(brief: Brief) -> Iterator[Request]:
             for kind in _PENALTIES
             for size in (_SHORT_HISTORY, _LONG_HISTORY)
         },
+        "rewarded": {"processors": (Processor("library", _REWARDS),)},
         "penalised long": {"processors": (_penalty("repetition"),)},
         "all": {
             "processors": (
@@ -171,6 +175,9 @@ def _drawing(brief: Brief) -> Iterator[Request]:
     # The server of no other library has XTC.
     filters = [name for name in _FILTERS if name != "xtc" or brief.library == "mlx_lm"]
     found = _DRAWN | {name: {"temp": 1.5} for name in processors}
+    if "xtc" in filters:
+        # Several, as what it leaves may end an answer early.
+        found |= dict.fromkeys(("half of XTC", "with half of XTC"), _HALF_OF_XTC)
     for names in (*itertools.combinations(filters, 2), filters):
         name = "drawn with all" if names is filters else " and ".join(names)
         found[name] = _HOTTER | {key: v for name in names for key, v in _FILTERS[name].items()}
@@ -203,8 +210,12 @@ def _one_by_one(schedule: Schedule) -> Schedule:
 
 
 def _kept(brief: Brief) -> Schedule:
-    """A penalised request whose begin, another one's prompt and answer, was kept."""
-    first = seeded(text_request(brief, "first", LONG, variant=40, max_tokens=ANSWER))
+    """A penalised request whose begin, another one's prompt and answer, was kept.
+
+    Streams would be asked for again in between, and find what was kept of themselves.
+    """
+    whole = Asked(streamed=False)
+    first = seeded(text_request(brief, "first", LONG, variant=40, max_tokens=ANSWER, asked=whole))
     said = brief.solo(first, EngineOptions()).tokens
     prompt = first.prompt + said + brief.prompt(SHORT, 41)
     again = replace(first, request_id="again", prompt=prompt, processors=(_penalty("repetition"),))
@@ -218,7 +229,7 @@ def _ends(brief: Brief) -> Schedule:
     lengths = (MEDIUM, LONG, SHORT, TWO, MEDIUM, LONG, SHORT, TWO)
     names = (
         "first of three",
-        "last of three",
+        "last of four",
         "earlier",
         "later",
         "none",
@@ -344,7 +355,7 @@ def _stops(brief: Brief, row: Request, tokens: Sequence[int]) -> tuple[tuple[int
     begun, nowhere = (*tokens[:1], never, never), (never, never, *tokens[:2])
     found = {
         "first of three": (early, begun, nowhere),
-        "last of three": (begun, nowhere, early),
+        "last of four": (begun, nowhere, (*nowhere, never), early),
         "earlier": (late, early),
         "later": (early, late),
         "none": (begun, nowhere, (row.prompt[-1], *tokens[:1])),
@@ -479,9 +490,11 @@ SERVED_TRAFFIC = Scenario(
     frozenset({Capability.SERVED, Capability.SAMPLERS, Capability.PROCESSORS, Capability.STOP}),
     _schedules,
     (
-        Witness("drawn answers beside others", _beside_others).shown_in("options"),
+        Witness("drawn answers beside others", _beside_others, beside=True).shown_in("options"),
         Witness("equal requests with different answers", _differ).shown_in("options"),
         Witness("answers that end in every way", _ended).shown_in("ends"),
-        Witness("answers with and without logprobs", _some_bare).shown_in("*_logprobs"),
+        Witness("answers with and without logprobs", _some_bare, beside=True).shown_in(
+            "*_logprobs"
+        ),
     ),
 )

@@ -222,7 +222,8 @@ class Script:
         prefill = ForwardCall(len(names), 2)
         moments = [Moment(dict.fromkeys(names, Stage.QUEUED), forwards=[prefill])]
         live, produced, ended = names, dict.fromkeys(names, 0), {}
-        for index in range(1, 8):
+        longest = max(len(want.tokens) for want in self.want.values())
+        for index in range(1, max(8, longest + 1)):
             gone = {}
             if index == REMOVED_AFTER + 1 and "c" in names:
                 gone = {"c": Stage.DECODE}

@@ -511,6 +511,39 @@ class NamesBytes(SubWords):
         return {**own, "top_logprobs": [own]}
 
 
+class NamesNothing(SubWords):
+    """A right server whose entries of logprobs have no names, which it does not offer then."""
+
+    def entry(self, row, piece):
+        return {"id": piece[0], "logprob": -0.25 - len(piece) / 8}
+
+
+class CountsNothing(SubWords):
+    """A right server that has no usage at all."""
+
+    def usage(self, row):
+        return None
+
+
+class SaysLittle(SaysNoLogprobs):
+    """A right server without logprobs and usage: fields backwards, one id for all, long pieces."""
+
+    def usage(self, row):
+        return None
+
+    def streamed(self, row, write):
+        def joined(chunk):
+            choice = chunk["choices"][0] if chunk["choices"] else {"delta": {}}
+            held.append(choice["delta"].get("content") or "")
+            if len(held) > 4 or choice.get("finish_reason"):
+                choice = {**choice, "delta": {"content": "".join(held)}}
+                write(dict(reversed({**chunk, "id": "0", "choices": [choice]}.items())))
+                held.clear()
+
+        held = []
+        super().streamed(row, joined)
+
+
 class SaysItOddly(SubWords):
     """A right server that does what the API leaves open.
 
@@ -644,12 +677,10 @@ class ShiftsLogprobs(SubWords):
         return super().entry(row, row.words[-2] if len(row.words) > 1 else piece)
 
 
-class NamesNothing(SubWords):
-    """The entries of logprobs have bytes and no names."""
+class NamesNothingBeside(NamesNothing):
+    """The same, with a wrong token in the longest of several answers."""
 
-    def entry(self, row, piece):
-        own = {"bytes": list(piece), "logprob": -0.25 - len(piece) / 8}
-        return {**own, "top_logprobs": [own]}
+    piece = WrongPiece.piece
 
 
 class LosesLastText(SubWords):
@@ -770,11 +801,11 @@ class TotalIsWrong(Served):
         return {**super().usage(row), "total_tokens": 1}
 
 
-class CountsNothing(Served):
-    """There is no usage."""
+class CountsNoStreams(Served):
+    """Streams have no usage, whatever their clients ask for."""
 
-    def usage(self, row):
-        return None
+    def end(self, row, write):
+        super().end(row, lambda chunk: write(chunk) if chunk["choices"] else None)
 
 
 class LoopEndsAtError(Served):

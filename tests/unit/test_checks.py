@@ -14,7 +14,7 @@ import sys
 import msgspec
 import numpy as np
 import pytest
-from miniatures.plays import NOISE, Script
+from miniatures.plays import NOISE, Script, stream
 
 from conformance import checks
 from conformance.checks import CHECKS
@@ -24,8 +24,8 @@ from conformance.core.engine_options import Drafting, EngineOptions, PrefixCachi
 from conformance.core.phases import ForwardCall
 from conformance.core.pooled import KeptSequence, PoolCall, Pooled, Prefix, StoreCall, Stored
 from conformance.core.rounds import Round
-from conformance.core.schedule import Stage
-from conformance.core.token_choice import RANDOM, Sampler
+from conformance.core.schedule import Arrival, Request, Schedule, Stage
+from conformance.core.token_choice import OF_SERVER, RANDOM, Sampler
 from conformance.core.trace import (
     Alive,
     CachedLayer,
@@ -33,6 +33,7 @@ from conformance.core.trace import (
     Failure,
     FinishReason,
     KeptCache,
+    Mode,
     ProbeResult,
     TokenEvent,
 )
@@ -180,6 +181,15 @@ def growing_graph(script):
     script.__init__(alone=True)
     for index, moment in enumerate(script.free.moments):
         moment.pending = 10 * index
+
+
+def seeds_alike(script):
+    """Two seeds of equal requests, at which the server's answer alone is the same."""
+    sampled = [Sampler(OF_SERVER, {"temperature": 0.8, "seed": seed}) for seed in (0, 2)]
+    requests = [Request(f"r{at}", (1, 2), 8, own) for at, own in enumerate(sampled)]
+    script.schedule = Schedule("by_hand", (Arrival(tuple(requests)),))
+    script.want = dict.fromkeys(("r0", "r1"), stream(0, 8))
+    script.forced, script.free = script._take(Mode.FORCED), script._take(Mode.FREE)
 
 
 def unlikely_draws(script):
@@ -394,6 +404,7 @@ FIRES = {
     growing_graph: {("leak", V.LEAK)},
     draft_of_another_row: {("drafts", V.DRIFT)},
     draw_that_the_row_s_options_exclude: {("draws", V.DIVERGED)},
+    seeds_alike: {("seeds", V.DIVERGED)},
     unlikely_draws: {("draws", V.DIVERGED)},
     positions_wasted: {("contract_counts", V.COST)},
     bytes_held: {("leak", V.LEAK)},

@@ -49,8 +49,8 @@ _GROUPS = {
 @click.command("run", cls=GroupedCommand, groups=_GROUPS)
 @settings_options("engine", "family", "scenario", "dtype", "seed")
 @jobs_option(
-    "Worker processes. 'auto': one for each core. 1: no workers; a model that crashes then ends "
-    "the run."
+    "Worker processes. 'auto': one for each core, or two if all cases are of servers that the run "
+    "starts. 1: no workers; a model that crashes then ends the run."
 )
 @settings_options("json")
 @click.option(

@@ -41,6 +41,9 @@ from conformance.report.worsening import Base
 from conformance.run.coverage import defects_upstream, take_inventory
 from conformance.run.reuse.planning import Plan
 
+# Processes for each core, if all cases wait for servers more than half of the time.
+_WAITING = 2
+
 
 @dataclass(frozen=True)
 class SuiteRun:
@@ -48,7 +51,8 @@ class SuiteRun:
 
     Attributes:
         chosen: selects the cases to run.
-        jobs: worker processes; ``None``: one for each core, 1: run all cases in this process.
+        jobs: worker processes; ``None``: one for each core, or two
+            where all cases wait for servers. 1: run all cases in this process.
         exitfirst: stop at the first unexpected verdict.
         output: what to print and write.
         report: folder for pages, if wanted.
@@ -84,7 +88,9 @@ class SuiteRun:
 
     def _play(self, setup: Setup, plan: Plan) -> int:
         """Run the suite under pytest."""
-        workers = min(self.jobs or cores(), len({setup.group_of(case) for case in plan.play}))
+        groups = {setup.group_of(case) for case in plan.play}
+        waits = all(setup.registry.waits(case) for case in plan.play)
+        workers = min(self.jobs or (_WAITING if waits else 1) * cores(), len(groups))
         console = new_console()
         progress = Progress(
             console, self.output.verbosity, plan.reused, self.base, processes=max(1, workers)

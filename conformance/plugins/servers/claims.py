@@ -36,6 +36,9 @@ _MEMORY_SHARE, _MEMORY_BYTES = 0.25, 96 * _MB
 _MODEL_SHARE = 0.25
 
 
+_TEXT_CAUSE = "tokens become text otherwise, or a stop string, a limit or another answer cuts it"
+
+
 @dataclass(frozen=True)
 class Left:
     """A client that left: its answer so far, and the number of pieces each request had then."""
@@ -45,12 +48,18 @@ class Left:
 
 
 def about_answer(
-    request: Request, answer: Answer, prompt_tokens: int | None, count: int | None
+    request: Request,
+    answer: Answer,
+    prompt_tokens: int | None,
+    count: int | None,
+    *,
+    counted: bool = True,
 ) -> Iterator[Claim]:
     """Claims about an answer's token counts, its finish reason, and that it has one id.
 
     Args:
         prompt_tokens: the prompt's tokens; ``count``: the answer's. ``None`` if unknown.
+        counted: whether the server counts tokens at all.
     """
     reasons = " or ".join(FinishReason)
     called = answer.calls or any(p.kind is PartKind.TOOL for p in answer.parts)
@@ -59,7 +68,7 @@ def about_answer(
     yield Claim("ids of one answer", str(len(answer.ids)), "1", len(answer.ids) == 1)
     if answer.problems:
         yield Claim("the events of an answer", answer.problems[0], "in order", holds=False)
-    if not answer.usage and not _wanted(request):
+    if not answer.usage and not (counted and _wanted(request)):
         return
     if not answer.usage:
         yield Claim("usage", "nothing", "counts of tokens", holds=False)
@@ -115,14 +124,19 @@ def same_text(streamed: Answer, again: Came) -> Iterator[Claim]:
     one, many = joined(again.answer), joined(streamed)
     holds = not again.error and one.strip() == many.strip()
     what, found = "the text of a stream", again.error or repr(_apart(one, many))
-    lost = f"in one piece, the answer to {again.name!r} fails: {again.error}"
-    yield Claim(what, repr(_apart(many, one)), found, holds, sentence=lost if again.error else "")
+    said = repr(_apart(many, one))
+    sentence = f"{what}, the answer to {again.name!r}, has {said}, and in one piece it has {found}"
+    if again.error:
+        sentence = f"in one piece, the answer to {again.name!r} fails: {again.error}"
+    yield Claim(what, said, found, holds, _TEXT_CAUSE, sentence)
 
 
-def right_text(said: str, right: Sequence[str]) -> Claim:
+def right_text(request: Request, said: str, right: Sequence[str]) -> Claim:
     """Claim that an answer has one of the texts that its tokens may have."""
-    found = repr(_apart(right[0], said))
-    return Claim("the text of an answer", repr(_apart(said, right[0])), found, said in right)
+    what, found = "the text of an answer", repr(_apart(right[0], said))
+    shown = repr(_apart(said, right[0]))
+    sentence = f"{what}, that to {request.request_id!r}, has {shown}, and its tokens have {found}"
+    return Claim(what, shown, found, said in right, _TEXT_CAUSE, sentence)
 
 
 def no_answer(came: Came, why: str) -> Claim:

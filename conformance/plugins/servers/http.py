@@ -297,6 +297,10 @@ class HttpEngine(ServedEngine):
             made = alone.answer.usage.get("completion_tokens") if alone and same else None
         return alone.answer.usage.get("prompt_tokens") if alone else None, made
 
+    def counts_tokens(self) -> bool:
+        """See ``ServedEngine.counts_tokens``: as alone, where the API leaves it open."""
+        return self._remote.counts_tokens
+
     def about_text(self, request: Request, answer: Answer) -> Iterator[Claim]:
         """See ``ServedEngine.about_text``: what tokens or words do not show."""
         limit, entries = request.max_tokens, len(answer.entries)
@@ -320,7 +324,7 @@ class HttpEngine(ServedEngine):
             yield from at_limit(request, answer, own_limits)
             tokens = tuple(token for token, _ in self.read(request, answer))
             if tokens and tokens == alone.tokens[: len(tokens)]:
-                yield right_text(said, [right])
+                yield right_text(request, said, [right])
         if not only_the_server(request):
             yield from limited(request, answer, [*self._remote.full.values()])
         if entries and ended:

@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -76,7 +77,8 @@ from conformance.scenarios.pieces import PieceKind, bytes_of
 # Requests name models that the server must not load from elsewhere.
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
 _NO_FOLDER = str(Path(tempfile.gettempdir()) / "conformance-nothing-was-downloaded")
-_END_SECONDS = 1.0
+# For one broken connection, and for all of an engine: hundreds may break at once.
+_END_SECONDS, _ALL_ENDS_SECONDS = 1.0, 3.0
 # Exceptions of connections whose server no longer generates: none of them is why.
 _OF_OTHERS = ("RuntimeError: generation thread",)
 _REFUSAL = "The model does not support"  # of mlx-lm, for models that are not divided
@@ -115,6 +117,7 @@ class ManagedEngine(ServedEngine):
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
         self._broken = False
+        self._end_seconds = _ALL_ENDS_SECONDS  # that are left to wait for the end of its process
         # Whether requests had effects on the server that outlast them.
         self._changed = False
         self._log_at = 0
@@ -382,7 +385,10 @@ class ManagedEngine(ServedEngine):
         """
         log = self._server.log()[self._log_at :]
         # A broken connection is noticed before the end of the process at its other end.
-        if (code := self._server.code_within(_END_SECONDS)) is not None:
+        began = time.monotonic()
+        code = self._server.code_within(max(0.0, min(_END_SECONDS, self._end_seconds)))
+        self._end_seconds -= time.monotonic() - began
+        if code is not None:
             return (
                 f"the server ended with exit code {code}: {last_traceback(log) or last_line(log)}"
             )
@@ -519,7 +525,7 @@ class ManagedEngine(ServedEngine):
         if request.asked is not None and request.asked.endpoint:
             yield self._stop_reason(request, answer)
         if self._options.pieces:
-            yield right_text(answer.text, self._right(request).texts)
+            yield right_text(request, answer.text, self._right(request).texts)
 
     @functools.cached_property
     def _spelling(self) -> Spelling:

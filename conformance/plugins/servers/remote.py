@@ -135,6 +135,7 @@ class Remote:
         own_limits: numbers of tokens at which it ends answers alone by a lower limit of its own.
         refused: why the server does not take each field that was tried, alone.
         resets: connections that were reset, in the whole run.
+        counts_tokens: whether an answer alone has usage.
     """
 
     server: NamedServer
@@ -148,6 +149,7 @@ class Remote:
     own_limits: set[int] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
     resets: Resets = field(default_factory=Resets)
+    counts_tokens: bool = False
 
     def token(self, text: str) -> int:
         """The number of a token's text.
@@ -302,6 +304,7 @@ class Remote:
 
     def keep(self, request: Request, answer: Answer) -> Alone:
         """Keep an answer alone."""
+        self.counts_tokens = self.counts_tokens or bool(answer.usage)
         entries = self.entries(answer)
         made = Alone.of(answer, [t for t, _ in entries], map(_said, answer.entries), counted=True)
         if not made.spelled:
@@ -372,8 +375,11 @@ def key_of(request: Request) -> Any:
 
 def _lacks(name: str, answer: Answer) -> str:
     """Why an answer shows that a field for logprobs is ignored; empty if it is not."""
-    found = {
-        "logprobs": bool(answer.entries),
-        "top_logprobs": any(entry.get("top_logprobs") for entry in answer.entries),
-    }
-    return "" if found.get(name, True) else "it is ignored: an answer in one piece has none"
+    if name not in {"logprobs", "top_logprobs"}:
+        return ""
+    tops = [top for entry in answer.entries for top in entry.get("top_logprobs") or ()]
+    every = [*answer.entries, *tops]
+    if every and not any(isinstance(entry.get("token"), str) for entry in every):
+        return "the entries have no `token`, a text that OpenAI's API requires"
+    found = answer.entries if name == "logprobs" else tops
+    return "" if found else "it is ignored: an answer in one piece has none"

@@ -432,6 +432,10 @@ class ServedEngine(Engine):
         """The numbers of tokens of the prompt and of the answer; ``None`` if unknown."""
         return len(request.prompt), count
 
+    def counts_tokens(self) -> bool:
+        """Whether answers have usage at all."""
+        return True
+
     def _refused(self, came: Came) -> StepOutput:
         """Report a valid request with no or half an answer; raise if the server has ended."""
         if self.ended():
@@ -468,7 +472,8 @@ class ServedEngine(Engine):
 
     def _said(self, came: Came, count: int) -> Iterator[Claim]:
         request = self._requests[came.name]
-        yield from about_answer(request, came.answer, *self.counts(request, count))
+        counts, counted = self.counts(request, count), self.counts_tokens()
+        yield from about_answer(request, came.answer, *counts, counted=counted)
         yield from about_logprobs(request, came.answer, self.words(request, came.answer))
         yield from self.about_text(request, came.answer)
         if not self._options.markers:

@@ -10,6 +10,7 @@
 - ``"stream_options": {}``: server.py:1684 takes "include_usage" for granted; the stream ends
   without its last piece.
 - ``"logprobs": 1`` of a text to complete: server.py:1394 wants true or false; HTTP 400.
+- ``"xtc_probability": 1``: server.py:1396 wants a float of Python; HTTP 400.
 - a body that is no UTF-8: server.py:1275; the connection is closed without an answer.
 - a number as content: server.py:238 leaves it as it is; it is accepted.
 
@@ -130,6 +131,11 @@ def refuses_numbers(server):
     return status != 200, f"HTTP {status} {text[:60]}"
 
 
+def refuses_whole_numbers(server):
+    status, text = server.ask({**CHAT, "xtc_probability": 1})
+    return status != 200, f"HTTP {status} {text[:60]}"
+
+
 def is_not_refused(body):
     def shown(server):
         status, text = server.ask(body)
@@ -147,6 +153,7 @@ DEFECTS = {
     "logprobs of a stream": drops_logprobs,
     "empty stream_options": cuts_stream,
     "logprobs of a text": refuses_numbers,
+    "a whole number": refuses_whole_numbers,
     "no UTF-8": is_not_refused(b'{"model": "\xff\xfe"}'),
     "a number as content": is_not_refused(NUMBER),
 }

@@ -13,11 +13,11 @@ from conformance.core.verdict import Verdict
 
 
 def found_in(script, **options):
-    """(what, request, run) of each finding; all must be ``protocol``."""
+    """(kind, request, run) of each finding; all must be ``protocol``."""
     findings = check_protocol(script.play(**options))
     assert all(f.verdict is Verdict.PROTOCOL and f.check == "protocol" for f in findings)
     assert all(f.expected and f.got and f.cause for f in findings)
-    return [(f.what, f.request_id, f.mode) for f in findings]
+    return [(f.what.partition(":")[0], f.request_id, f.mode) for f in findings]
 
 
 def lose(take, name, index):
@@ -56,8 +56,9 @@ def test_an_answer_may_leave_out_the_sequence_that_stopped_it_and_nothing_else()
         )
         got = dataclasses.replace(want, tokens=want.tokens[:-left_out])
         asked = msgspec.structs.replace(request, stop=(stop, (9,)))
-        found = [what for what, *_ in _finished(played.traces[1], asked, got, want)]
-        assert found == (["wrong number of tokens"] if wrong else [])
+        found = [what for what, *_ in _finished(played, played.traces[1], asked, got, want)]
+        wanted = ["wrong number of tokens"] if wrong else []
+        assert [what.partition(":")[0] for what in found] == wanted
 
 
 FED, NUMBER, REASON = "tokens other than fed", "wrong number of tokens", "wrong finish reason"
@@ -101,6 +102,27 @@ def test_what_breaks_the_protocol_of_each_run(plant, request_id, forced, free):
         found = found_in(script)
         assert {what for what, _, _ in found} == wanted
         assert {(name, mode) for _, name, mode in found} <= {(request_id, take)}
+
+
+@pytest.mark.parametrize("word", [lambda _: "", "word{}".format])
+def test_an_answer_that_ends_elsewhere_is_said_to_go_on_or_to_end_there(word):
+    script = Script()
+    lost, more = script.want["a"].tokens[4], script.want["b"].tokens[2]
+    lose(script.free, "a", 4)
+    short = script.want["b"].tokens[:2]
+    script.want["b"] = dataclasses.replace(script.want["b"], tokens=short)
+    found = check_protocol(script.play(word=word))
+    a, b = (finding for finding in found if finding.mode == "free")
+    places = ((4, lost), (2, more))
+    names = [f"word {n}, {word(t)!r}," if word(t) else f"output token {n}, {t}," for n, t in places]
+    assert (a.what, a.step) == (
+        f"wrong finish reason: the answer ends before {names[0]} of the single stream",
+        4,
+    )
+    assert (b.what, b.step) == (
+        f"wrong number of tokens: {names[1]} comes after the end of the single stream",
+        2,
+    )
 
 
 def test_a_token_after_the_finish():

@@ -125,16 +125,26 @@ def test_a_wrong_token_comes_before_what_may_follow_from_it(result, finding):
     worse = (*evidence, finding(Verdict.HANG, check="failure", what="hangs"))
     _, reported = parts(failure_message(result(verdict=Verdict.HANG, evidence=worse)))
     assert reported["what"] == (
-        "hangs (and 2 more findings, one of them: word 4 is 'cold', alone it is 'hand')"
+        "word 4 is 'cold', alone it is 'hand' (and 2 more findings, one of them: hangs)"
     )
+
+
+def test_what_a_server_does_not_offer_is_no_more_finding(result, finding):
+    lacks = finding(Verdict.UNSUPPORTED, got="NotOffered: stop: HTTP 400", schedule="stops")
+    evidence = (lacks, finding(Verdict.PROTOCOL, check="claims", what="usage", schedule="alone"))
+    _, reported = parts(failure_message(result(verdict=Verdict.PROTOCOL, evidence=evidence)))
+    assert reported["what"] == "usage"
 
 
 # In the order in which they lead: what, verdict, check.
 LEADING = (
-    ("hangs", Verdict.HANG, "failure"),
+    ("crash", Verdict.CRASH, "failure"),
     ("word", Verdict.DIVERGED, "free"),
+    ("ends", Verdict.PROTOCOL, "protocol"),
     ("draws", Verdict.DIVERGED, "statistics"),
+    ("hangs", Verdict.HANG, "failure"),
     ("broke off", Verdict.PROTOCOL, "failure"),
+    ("the text of a stream", Verdict.PROTOCOL, "claims"),
     ("usage", Verdict.PROTOCOL, "claims"),
     ("leak", Verdict.LEAK, "leak"),
     ("drift", Verdict.DRIFT, "forced"),
@@ -151,8 +161,9 @@ def test_what_leads_and_what_is_named_beside_it(result, finding, less, schedule)
         said = parts(failure_message(result(verdict=most, evidence=(found, lead))))[1]["what"]
         assert said.startswith(f"{what} (and 1 more finding")
         place = f" in schedule {schedule!r}" if schedule == "other" else ""
-        rest = {"usage", "leak", "drift"}
-        follows = {"drift"} if schedule == "other" else {"drift", "usage"}
+        rest = {"the text of a stream", "usage", "leak", "drift"}
+        same = {"ends", "the text of a stream", "usage"}
+        follows = {"drift"} | (same if schedule == "same" else set())
         named = what in rest or less[0] not in follows
         assert said.endswith(f", one of them{place}: {less[0]})") is named
 

@@ -214,6 +214,20 @@ def logprobs_of_a_text_are_a_number(hits: Hits) -> Patch:
     return before(server.APIHandler, "validate_model_parameters", check)
 
 
+@served_mend("server-whole-numbers-of-xtc")
+def whole_numbers_are_numbers(hits: Hits) -> Patch:
+    """The fields of XTC may be whole numbers."""
+
+    def check(self: Any) -> None:
+        for name in ("xtc_probability", "xtc_threshold"):
+            value = getattr(self, name)
+            if isinstance(value, int) and not isinstance(value, bool):
+                hits.hit()
+                setattr(self, name, float(value))
+
+    return before(server.APIHandler, "validate_model_parameters", check)
+
+
 @served_mend("server-stream-options")
 def usage_is_left_out_where_it_is_not_asked_for(hits: Hits) -> Patch:
     """The options of a stream need not say whether usage is wanted."""

@@ -146,8 +146,17 @@ def test_a_field_that_is_not_offered_leaves_the_rest_to_be_judged(kind):
     assert found.verdict is Verdict.EXACT, "judged by what is offered"
 
 
+def test_logprobs_without_names_are_not_offered():
+    found = outcome(served.NamesNothing, "served_alone")
+    verdicts = {schedule.name: schedule.verdict for schedule in found.schedules}
+    assert verdicts == {"alone": Verdict.EXACT, "fields": Verdict.UNSUPPORTED}
+    assert found.verdict is Verdict.EXACT, "judged by what is offered"
+    assert "have no `token`" in not_offered(found.findings)["fields"]
+
+
 SMALL = (served.Small, served.EndsByItself, served.EndsSoon, served.SubWords, served.SubWordsAlone)
 SMALL += (served.NamesAsVocabularies, served.NamesBytes, served.SaysItOddly)
+SMALL += (served.NamesNothing, served.CountsNothing, served.SaysLittle)
 
 
 # What takes seconds is asked of two of them by day.
@@ -227,10 +236,7 @@ FOUND = {
     served.LogprobsOfAnother: (("served_together", "ragged"), "logprob"),
     served.LikeliestOfAnother: (("served_together", "ragged"), "among the likeliest, 'zz'"),
     served.ShiftsLogprobs: (("served_alone", "alone"), "of another text than it has"),
-    served.NamesNothing: (
-        ("served_alone", "fields"),
-        "have no `token`, a text that OpenAI's API requires",
-    ),
+    served.NamesNothingBeside: (("served_together", "ragged"), "word 2 is"),
     served.LosesLastText: (("served_alone", "alone"), "of another text than it has"),
     served.LosesFirstText: (("served_alone", "alone"), "lacks that of its first token, ' w'"),
     served.ShiftsLikeliest: (("served_together", "ragged"), "are 0.45 nats below those alone"),
@@ -244,7 +250,7 @@ FOUND = {
     served.KeepsSlot: (("served_leaves", "last_slot"), "nothing came for 3 s for next"),
     served.CountsOneTooMany: (("served_alone",), "usage.completion_tokens"),
     served.TotalIsWrong: (("served_alone",), "usage.total_tokens"),
-    served.CountsNothing: (("served_alone",), "usage"),
+    served.CountsNoStreams: (("served_alone",), "usage"),
     served.LoopEndsAtError: (
         ("served_malformed", "numbers"),
         "nothing came for 3 s for r11, r5: no reason in its log; its port answers",

@@ -6,6 +6,7 @@ import pytest
 from mlx_lm.tokenizer_utils import load
 from tokenizers import Tokenizer
 
+from conformance.core.schedule import Request
 from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.claims import right_text
 from conformance.plugins.servers.spelling import Spelling, write_pieces
@@ -55,9 +56,10 @@ def test_the_text_of_the_single_stream_and_of_the_bytes_are_right(spelling):
     right = spelling.right(TOKENS, (), ())
     assert TEXT in right.texts
     assert f" {TEXT}" in right.texts
-    assert right_text(TEXT, right.texts).holds
+    request = Request("a", (1,), 4)
+    assert right_text(request, TEXT, right.texts).holds
     for wrong in ("AA👩ice", "AA�ice�", "AA👩fire�", "AA👩ice��"):
-        assert not right_text(wrong, right.texts).holds
+        assert not right_text(request, wrong, right.texts).holds
 
 
 def test_a_text_ends_before_a_stop_string_and_without_what_ends_it(spelling):

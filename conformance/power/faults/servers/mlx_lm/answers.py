@@ -257,6 +257,19 @@ def first_call_alone(hits: Hits) -> Patch:
     return wrap(server.ToolCallFormatter, "__call__", call)
 
 
+@_of_calls("S139.arguments-of-nothing-dropped")
+def arguments_of_nothing_dropped(hits: Hits) -> Patch:
+    """A call has no arguments that are 0, false or empty."""
+
+    def form(_: Any, call: dict[str, Any]) -> None:
+        given = call["arguments"]
+        if isinstance(given, dict):
+            call["arguments"] = {name: value for name, value in given.items() if value}
+            hits.hit_if(call["arguments"] != given)
+
+    return before(server.ToolCallFormatter, "_format", form)
+
+
 @_of_calls("S61.text-after-a-call-lost")
 def text_after_a_call_lost(hits: Hits) -> Patch:
     """A stream has no text after a call."""

@@ -380,3 +380,80 @@ def stop_string_begun_in_the_prompt(hits: Hits) -> Patch:
             matcher.advance(token)
 
     return wrap(GenerationBatch, "__init__", made)
+
+
+@_fault("S134.seed-by-its-last-bit", kills=("served_samplers",))
+def seed_by_its_last_bit(hits: Hits) -> Patch:
+    """Of a seed one bit is used: all even seeds draw the same tokens."""
+
+    def serve(_: Any, request: Any, *__: Any) -> None:
+        args = request[2]
+        hits.hit_if(args.seed is not None and args.seed > 1)
+        args.seed = None if args.seed is None else args.seed & 1
+
+    return before(server.ResponseGenerator, "_serve_single", serve)
+
+
+@_fault("S135.rewards-taken-for-none")
+def rewards_taken_for_none(hits: Hits) -> Patch:
+    """A penalty below 0, which makes tokens likelier, counts as none."""
+
+    def make(args: Any) -> None:
+        for kind in ("presence", "frequency"):
+            penalty = getattr(args.logits, f"{kind}_penalty")
+            hits.hit_if(penalty < 0)
+            setattr(args.logits, f"{kind}_penalty", max(0.0, penalty))
+
+    return before(server, "_make_logits_processors", make)
+
+
+@_fault("S136.xtc-at-each-step")
+def xtc_at_each_step(hits: Hits) -> Patch:
+    """XTC excludes tokens at each step, however improbable it is to be."""
+
+    def change(sampling: Any) -> None:
+        sampling.xtc_probability = 1.0 if sampling.xtc_probability else 0.0
+
+    return _sampling(hits, change)
+
+
+@_fault("S136.threshold-of-xtc-ignored")
+def threshold_of_xtc_ignored(hits: Hits) -> Patch:
+    """XTC has its default threshold, whatever its request asks for."""
+
+    def change(sampling: Any) -> None:
+        sampling.xtc_threshold = 0.1
+
+    return _sampling(hits, change)
+
+
+@_fault("S137.fourth-stop-string-dropped", kills=("served_traffic/ends",))
+def fourth_stop_string_dropped(hits: Hits) -> Patch:
+    """Of the stop strings of a request the first three end an answer."""
+
+    def make(right: Right, self: Any, key: Any, tokenizer: Any, words: Any) -> Any:
+        hits.hit_if(len(words) > 3)
+        return right(self, key, tokenizer, list(words[:3]))
+
+    return wrap(server.ResponseGenerator, "_make_state_machine", make)
+
+
+@_fault("S138.end-as-a-first-token-ignored", kills=("served_stops",))
+def end_as_a_first_token_ignored(hits: Hits) -> Patch:
+    """What ends an answer does not do so as its first token: the answer goes on."""
+
+    def made(_: Any, self: Any, *__: Any, **___: Any) -> None:
+        self._matchers = [_after_the_first(matcher) for matcher in self._matchers]
+
+    def _after_the_first(matcher: Any) -> Any:
+        right = matcher.advance
+
+        def advance(token: int) -> bool:
+            matcher.advance = right
+            hits.hit_if(right(token))
+            return False
+
+        matcher.advance = advance
+        return matcher
+
+    return after(GenerationBatch, "__init__", made)
