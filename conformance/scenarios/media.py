@@ -293,7 +293,15 @@ def _stale(brief: Brief) -> list[Schedule]:
                 media_request(brief, f"other_{kind}", kind, size=1, content=1, **more),
                 *requests,
             ]
-    return [one_by_one("in_turn", requests), one_by_one("in_reverse", requests[::-1])]
+    turns = [one_by_one("in_turn", requests), one_by_one("in_reverse", requests[::-1])]
+    return turns if brief.required else [*turns, _other_models(brief)]
+
+
+def _other_models(brief: Brief) -> Schedule:
+    """Two rows, and one that joins them, while engines of other models decode by turns."""
+    first, other, late = requests_of(brief, (LONG, SHORT, MEDIUM), LASTING)
+    arrivals = (together(first, other), together(late, when=produced(first.request_id, 2)))
+    return Schedule("other_models", arrivals, options=IN_PIECES, beside_models=True)
 
 
 _NEEDS = frozenset({Capability.MEDIA, Capability.LATE_JOIN, Capability.CANCEL, Capability.STAGES})
@@ -340,8 +348,12 @@ MEDIA_IN_PIECES = Scenario(
 STALE_STATE = Scenario(
     "stale_state",
     114,
-    "requests one after the other: what one leaves on the model changes nothing for the next",
+    "requests, and models, one after the other: what one leaves changes nothing for the next",
     frozenset({Capability.LATE_JOIN}),
     _stale,
-    (seen.one_row_calls(), one_after_another()),
+    (
+        seen.one_row_calls().shown_in("in_*"),
+        one_after_another().shown_in("in_*"),
+        seen.late_join().shown_in("other_models"),
+    ),
 )
