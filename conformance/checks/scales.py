@@ -95,7 +95,7 @@ def _scales(play: Play, trace: Trace) -> Iterator[tuple[str, np.ndarray]]:
 
 def _limit(freedom: int) -> float:
     """The value that Student's t exceeds in either direction with a probability of ``_CHANCE``."""
-    low, high = 1.0, 1e8
+    low, high = 1.0, 1e13
     angles = np.linspace(0.0, np.pi / 2, 20_001)
     whole = float((np.sin(angles) ** (freedom - 1)).mean()) * np.pi / 2
     while high / low > 1.01:

@@ -188,7 +188,8 @@ PROOFS = {
         "text whose longer neighbour was removed in prefill": ONE_BY_ONE,
         "media whose longer neighbour was removed in prefill": ONE_BY_ONE,
     },
-    "stale_state": {
+    "stale_state": LATE_JOIN
+    | {
         "calls of one row": Fake(schedules=all_at_once),
         "three requests one after another": Fake(schedules=all_at_once),
     },
