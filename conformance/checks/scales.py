@@ -51,7 +51,7 @@ def _by_group(play: Play, trace: Trace) -> dict[str, dict[tuple[int, ...], list[
                 continue
             prompt = play.schedule.request(name).prompt
             # What is given out now may be of the pass before, in which rows had other places.
-            before = (name in rows) and (rows[name], width)
+            before = (rows[name], width) if name in rows else None
             for group in _groups(len(prompt) + step, step, moment.rows.get(name), before):
                 found[group][prompt].append(scales[name][step])
         rows, width = dict(moment.rows), len(moment.rows)
@@ -59,17 +59,16 @@ def _by_group(play: Play, trace: Trace) -> dict[str, dict[tuple[int, ...], list[
 
 
 def _groups(
-    position: int, step: int, place: int | None, before: tuple[int, int] | bool
+    position: int, step: int, place: int | None, before: tuple[int, int] | None
 ) -> Iterator[str]:
     yield "all rows"
     yield f"{'odd' if position % 2 else 'even'} positions"
     yield f"{'odd' if step % 2 else 'even'} output tokens"
-    for size in _PLACES if place is not None else ():
-        yield f"rows {place % size} of {size}"
-    if isinstance(before, tuple):
+    if place is not None:
+        yield from (f"rows {place % size} of {size}" for size in _PLACES)
+    if before is not None:
         place, width = before
-        for size in _PLACES:
-            yield f"rows {place % size} of {size} of the step before"
+        yield from (f"rows {place % size} of {size} of the step before" for size in _PLACES)
         yield f"batches of {'many' if width > _MANY else 'few'} rows"
         if place >= _MANY:
             yield "rows past the eighth"

@@ -20,8 +20,8 @@ from conformance.backend.one_cpu import on_one_cpu
 from conformance.backend.random_state import drawing_kept
 from conformance.core.engine import Engine
 from conformance.core.errors import MachineError, ModelError, NotOffered
-from conformance.core.family import Family
 from conformance.core.failures import failure_of, machine_problem
+from conformance.core.family import Family
 from conformance.core.faults.traits import code_traits
 from conformance.core.library import Library
 from conformance.core.phases import Phases

@@ -169,13 +169,13 @@ def _run(
     random_state.seed(subject.origin.seed if subject.origin is not None else 0)
     with subject.around(schedule.name), subject.phases("engine"):
         model = subject.model_for(engine)
-        beside = _beside(subject, engine, schedule)
+        beside = _beside(subject, schedule)
         return play(
             engine, model, schedule, meter=subject.meter, forced=forced, hints=hints, beside=beside
         )
 
 
-def _beside(subject: Subject, engine: type[Engine], schedule: Schedule) -> list[Beside]:
+def _beside(subject: Subject, schedule: Schedule) -> list[Beside]:
     """Models that decode by turns with the subject's: two rows each, to the end of the schedule."""
     if not schedule.beside_models:
         return []

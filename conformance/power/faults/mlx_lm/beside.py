@@ -26,7 +26,7 @@ def model_of_the_last_generator(hits: Hits) -> Patch:
     """Decode steps run the model for which the last generator was made."""
     last: list[Any] = []
 
-    def made(_: Any, self: Any, model: Any, *__: Any, **___: Any) -> None:
+    def made(_: Any, __: Any, model: Any, *___: Any, **____: Any) -> None:
         last[:] = [model]
 
     def step(right: Right, self: Any) -> Any:
