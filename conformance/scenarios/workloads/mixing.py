@@ -211,9 +211,9 @@ def stopping(
     """Gives most rows one to six stop sequences: one that ends it, among others that never match.
 
     It has one to six tokens of the row's own output, and ends it at any of its tokens. Others begin
-    or end like it; rows that last have one that ends like their first tokens. The first of these rows and some others have many, of which it is the last.
-    Other rows have those of the engine, or none; so have the rows ``by_engine``, and a row that
-    ends with its first token anyway.
+    or end like it; rows that last have one that ends like their first tokens. The first of these
+    rows and some others have many, of which it is the last. Other rows have those of the engine, or
+    none; so have the rows ``by_engine``, and a row that ends with its first token anyway.
     """
     low, high = brief.tokens
     many = False
