@@ -188,8 +188,7 @@ PROOFS = {
         "text whose longer neighbour was removed in prefill": ONE_BY_ONE,
         "media whose longer neighbour was removed in prefill": ONE_BY_ONE,
     },
-    "stale_state": LATE_JOIN
-    | {
+    "stale_state": {
         "calls of one row": Fake(schedules=all_at_once),
         "three requests one after another": Fake(schedules=all_at_once),
     },
