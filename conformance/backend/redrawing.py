@@ -19,8 +19,9 @@ import numpy.typing as npt
 from conformance.backend.sampling import SamplerFn
 from conformance.core.trace import Claim
 
-# Draws from the logprobs of each row: a filter that keeps one token too many shows in few of them.
-_DRAWS = 16
+# Draws from the logprobs of each row, by call in turn: a filter that keeps one token too many shows
+# in few of them, and one that is wrong for a number of rows only in calls with as many.
+_DRAWS = (16, 133, 5, 3)
 # Filters that compute with all tokens of a row.
 _OF_ALL = {"top_n_sigma", "p_less", "typical_p"}
 
@@ -44,11 +45,13 @@ class ComparedSampler:
         self._calls += 1
         # Where removals are no matter of rank, ties are left: removed tokens have no deviation.
         untied = logprobs if self._args.keys() & _OF_ALL else _untied(logprobs)
-        given = mx.repeat(untied, _DRAWS, axis=0)
+        given = mx.repeat(untied, _DRAWS[self._calls % len(_DRAWS)], axis=0)
         mx.random.seed(self._calls)
         theirs = self._library(given)
         mx.random.seed(self._calls)
-        self._drawn.append((theirs, drawn_by_rules(given, self._args)))
+        shape = logprobs.shape[0], -1
+        both = theirs, drawn_by_rules(given, self._args)
+        self._drawn.append((both[0].reshape(shape), both[1].reshape(shape)))
         return mx.argmax(logprobs, axis=-1)
 
     def drawn(self) -> list[tuple[list[int], list[int]]]:
@@ -78,7 +81,7 @@ def _untied(logprobs: mx.array) -> mx.array:
 
 def _table(drawn: mx.array) -> npt.NDArray[np.int64]:
     """``[draws, rows]``."""
-    return np.array(drawn).astype(np.int64).reshape(-1, _DRAWS).T
+    return np.array(drawn).astype(np.int64).T
 
 
 def _first_apart(

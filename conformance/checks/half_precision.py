@@ -15,6 +15,7 @@ import numpy as np
 
 from conformance.checks.forced import common_steps, other_history
 from conformance.checks.play import Play
+from conformance.checks.scales import scales_off
 from conformance.core.trace import Trace
 from conformance.core.verdict import Finding, Verdict
 
@@ -41,7 +42,7 @@ def check_half_precision(play: Play) -> list[Finding]:
     errors = dict(_errors(play, trace))
     if len(play.schedule.requests) == 1:
         return list(_bits(play, trace, errors))
-    return [*_bias(play, trace, errors), *_apart(play, trace, errors)]
+    return [*_bias(play, trace, errors), *_scaled(play, trace), *_apart(play, trace, errors)]
 
 
 def _errors(play: Play, trace: Trace) -> Iterator[tuple[str, np.ndarray]]:
@@ -105,6 +106,23 @@ def _bias(play: Play, trace: Trace, errors: Mapping[str, np.ndarray]) -> Iterato
             expected=f"rounding errors of both signs: at most {_MOST * error:.3g} nats in the mean",
             got=f"{off:+.6g} nats",
             cause="logits are scaled, or something is added in every row",
+        )
+
+
+def _scaled(play: Play, trace: Trace) -> Iterator[Finding]:
+    """The group whose logprobs are furthest off in their scale."""
+    found = max(scales_off(play, trace), key=lambda one: abs(one[1]), default=None)
+    if found is not None:
+        group, off, requests = found
+        yield Finding(
+            Verdict.DRIFT,
+            "half_precision",
+            f"logits are {off:+.3%} too large in {group}, in the mean of {requests} requests",
+            schedule=play.schedule.name,
+            mode=trace.mode,
+            expected="rounding errors of both signs",
+            got=f"a scale of {1 + off:.6g}",
+            cause="logits of some rows or steps are scaled, or summed in another dtype",
         )
 
 

@@ -24,6 +24,8 @@ class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         counted_quantized: families whose quantized keys and values are counted.
         counted_long: families that give long answers.
         costly: families that run costly tests of the engine below the full tier.
+        beside: families whose models decode beside those of others.
+        options: families that run ``traffic_options`` in the quick tier.
         marathon: families that run the ``marathon`` there.
         half: families that run some scenarios in half precision, too.
         half_scenarios: these scenarios.
@@ -37,6 +39,8 @@ class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     counted_quantized: Table
     counted_long: Table
     costly: Table
+    options: Table
+    beside: Table
     marathon: Table
     half: Table
     half_scenarios: Table

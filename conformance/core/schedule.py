@@ -247,7 +247,8 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything that happens in one run of an engine.
 
     ``name`` is unique within its scenario. With ``decode_on_other_thread``, the runner drives the
-    engine on another thread than the one that loaded the model; ``weigh`` says what memory or reads
+    engine on another thread than the one that loaded the model; with ``beside_models``, engines of
+    other models decode by turns with it, in the same process. ``weigh`` says what memory or reads
     to measure. ``contracts`` names the counts that have a limit.
     """
 
@@ -257,6 +258,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     probes: tuple[Probe, ...] = ()
     options: EngineOptions = EngineOptions()
     decode_on_other_thread: bool = False
+    beside_models: bool = False
     weigh: Weigh | None = None
     contracts: tuple[str, ...] = ()
 

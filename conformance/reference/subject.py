@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,8 @@ class Subject:
     ``around`` is a context entered for each run of an engine, with the schedule's name: a fault is
     active there and nowhere else, so that the oracle stays right. ``file`` stores the oracle's
     results for later runs, for a tiny family. ``origin`` says where the model is from, for engines
-    that load it in their own process.
+    that load it in their own process. ``others`` loads models that decode beside it, with their
+    families.
     """
 
     family: Family
@@ -46,6 +47,7 @@ class Subject:
     around: Around = contextlib.nullcontext
     file: OracleFile | None = None
     origin: Origin | None = None
+    others: Callable[[], Sequence[tuple[Family, Any]]] = tuple
 
     @classmethod
     def load(

@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from conformance.core.engine import Capability, Engine, Submission
+from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import MachineError
 from conformance.core.failures import failure_of, machine_problem
 from conformance.core.phases import ForwardCall
@@ -46,6 +47,7 @@ def play(
     meter: list[ForwardCall],
     forced: Mapping[str, tuple[int, ...]] | None = None,
     hints: Mapping[str, Hints] | None = None,
+    beside: Sequence[Beside] = (),
 ) -> Trace:
     """Run the schedule to its end, or to the step bound, or to the first exception.
 
@@ -53,13 +55,16 @@ def play(
         model: the model as its library loaded it; its calls are appended to ``meter``.
         forced: for each request the tokens to feed; ``None`` for a free run.
         hints: for each request what drafts should contain.
+        beside: other models, whose engines take a step after each of this one's. Half of them are
+            made before it.
 
     Raises:
         MachineError: the engine failed because the disk is full or a permission is missing.
     """
 
     def run() -> Trace:
-        return Run(engine_class, model, schedule, meter, forced=forced, hints=hints).play()
+        made = Run(engine_class, model, schedule, meter, forced=forced, hints=hints)
+        return made.play(beside)
 
     def unmetered() -> Trace:
         mark = len(meter)
@@ -70,6 +75,14 @@ def play(
     if schedule.weigh is Weigh.CYCLES:
         return cycled(unmetered)
     return on_other_thread(run) if schedule.decode_on_other_thread else run()
+
+
+@dataclasses.dataclass(frozen=True)
+class Beside:
+    """A model with requests of its own, which an engine decodes beside another; nobody looks."""
+
+    model: Any
+    requests: tuple[Request, ...]
 
 
 class Run:
@@ -112,15 +125,23 @@ class Run:
         self._doing = "making the engine"
         self._stageless = Capability.STAGES not in engine_class.capabilities
         self._measuring = Measuring(schedule.weigh)
+        self._others: list[Engine] = []
+        self._others_failed: Exception | None = None
 
-    def play(self) -> Trace:
+    def play(self, beside: Sequence[Beside] = ()) -> Trace:
         """Record the run; an exception in the engine ends it and is part of the record."""
         failure, out_of_steps, engine, held, kept = None, False, None, None, None
         counted = None
         try:
+            half = len(beside) // 2
+            self._open(beside[:half])
             engine = self._engine_class(self._model, self._schedule.options)
+            self._open(beside[half:])
             with self._measuring.on():
                 out_of_steps = self._loop(engine)
+            if self._others_failed is not None:
+                self._doing = "decoding other models by turns"
+                raise self._others_failed
             held, counted = engine.cache_bytes(), engine.counted()
             kept = self._weigh(engine)
         except Exception as error:
@@ -128,8 +149,9 @@ class Run:
                 raise MachineError(lacks) from error
             failure = failure_of(error, self._doing, theirs=True)
         finally:
-            if engine is not None:
-                engine.close()
+            for one in (engine, *self._others):
+                if one is not None:
+                    one.close()
         return Trace(
             schedule=self._schedule,
             mode=Mode.FREE if self._forced is None else Mode.FORCED,
@@ -142,6 +164,21 @@ class Run:
             counted=counted,
             left=tuple(self._left),
         )
+
+    def _open(self, beside: Sequence[Beside]) -> None:
+        for one in beside:
+            other = self._engine_class(one.model, EngineOptions())
+            self._others.append(other)
+            other.insert([Submission(request) for request in one.requests])
+
+    def _step_others(self) -> None:
+        """A step of each other engine; one that fails ends the run when this one's is complete."""
+        for other in self._others:
+            try:
+                if self._others_failed is None:
+                    other.step()
+            except Exception as error:  # noqa: BLE001 - raised at the end of the run
+                self._others_failed = error
 
     def _weigh(self, engine: Engine) -> KeptCache | None:
         if self._schedule.weigh is Weigh.STORED:
@@ -166,6 +203,7 @@ class Run:
         epilogue = 0
         for index in range(bound):
             self.step(engine, index, probes=self._fire(engine, index))
+            self._step_others()
             self._weigh_idle(engine)
             if self._all_ended():
                 epilogue += 1

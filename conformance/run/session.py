@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from concurrent.futures import thread as pools
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -20,9 +21,11 @@ from conformance.backend.random_state import drawing_kept
 from conformance.core.engine import Engine
 from conformance.core.errors import MachineError, ModelError, NotOffered
 from conformance.core.failures import failure_of, machine_problem
+from conformance.core.family import Family
 from conformance.core.faults.traits import code_traits
 from conformance.core.library import Library
 from conformance.core.phases import Phases
+from conformance.core.representatives import representatives
 from conformance.core.schedule import Schedule
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.reference.family_store import FamilyStore
@@ -188,7 +191,7 @@ class Session:
             if family.checkpoint is not None:
                 self._subjects.clear()  # a real model's memory is counted once
             try:
-                self._subjects[key] = Subject.load(
+                found = Subject.load(
                     library,
                     family,
                     dtype=case.dtype,
@@ -197,14 +200,32 @@ class Session:
                     evaluate=self._evaluate,
                     store=self._store,
                 )
+                others = functools.cache(functools.partial(self._others, case))
+                self._subjects[key] = dataclasses.replace(found, others=others)
             except ModelError as error:
                 self._subjects[key] = error
             while len(self._subjects) > self._kept:
                 self._subjects.popitem(last=False)
-        found = self._subjects[key]
-        if isinstance(found, ModelError):
-            raise found
-        return found
+        kept = self._subjects[key]
+        if isinstance(kept, ModelError):
+            raise kept
+        return kept
+
+    def _others(self, case: CaseId) -> list[tuple[Family, Any]]:
+        """Models of the case's family with other weights, first and last; between them of another.
+
+        What is kept of the first or the last model then has the shapes of the case's own.
+        """
+        own, registry = self.registry.family_of(case), self.registry
+        library = registry.engines[case.engine].library
+        names = representatives().beside.get(library, ())
+        name = next((name for name in names if name != own.module), case.family)
+        other = registry.family_of(msgspec.structs.replace(case, family=name))
+        load = registry.libraries[library].load
+        return [
+            (family, load(family, dtype=case.dtype, seed=case.seed + 1 + at))
+            for at, family in enumerate((own, other, other, own))
+        ]
 
     def _key(self, case: CaseId) -> tuple[str, str, str, int]:
         family = self.registry.family_of(case)

@@ -23,7 +23,7 @@ from conformance.core.representatives import chosen_of, representatives
 from conformance.core.schedule import Schedule
 
 FILE = "tiers.json"
-_MARATHON = "marathon"
+_MARATHON, _OPTIONS = "marathon", "traffic_options"
 COSTLY = frozenset({_MARATHON, "distributions", "traffic_leaves"})
 """Scenarios that test the engine by many requests, too many for a checkpoint."""
 _SERVED = "served_"  # prefix of the servers' scenarios
@@ -54,6 +54,7 @@ OF_KINDS: Globs = {
     "slot_reuse": ("*",),
     "speculative": ("*",),
     "staggered": ("*",),
+    "stale_state": ("other_models",),
     "stop_sequences": ("*",),
     "structured": ("*",),
     "threads": ("*",),
@@ -119,6 +120,8 @@ class Tier:
         """Whether the family runs any of the scenario."""
         if self.name != FULL and scenario.startswith(_SERVED):
             return representatives().serves(family, scenario)
+        if self.name == QUICK and scenario == _OPTIONS:
+            return family.name in chosen_of(representatives().options, family)
         if scenario in COSTLY and (self.name != FULL or family.checkpoint is not None):
             found = representatives()
             table = found.marathon if scenario == _MARATHON else found.costly

@@ -24,7 +24,11 @@ _PLAIN: dict[str, Any] = {
     "stop": (),
     "budget": None,
 }
-_PLAIN_RUN: dict[str, Any] = {"decode_on_other_thread": False, "weigh": None}
+_PLAIN_RUN: dict[str, Any] = {
+    "decode_on_other_thread": False,
+    "beside_models": False,
+    "weigh": None,
+}
 _PLAIN_OPTIONS = {name: getattr(EngineOptions(), name) for name in EngineOptions.__struct_fields__}
 _EVENTS = ("removals", "probes")
 

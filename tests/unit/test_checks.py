@@ -14,13 +14,14 @@ import sys
 import msgspec
 import numpy as np
 import pytest
-from miniatures.plays import NOISE, Script, stream
+from miniatures.plays import NOISE, Script, spread_rows, stream
 
 from conformance import checks
 from conformance.checks import CHECKS
 from conformance.checks.pool_rules import Rules
 from conformance.core.counted import Counted, Pace
 from conformance.core.engine_options import Drafting, EngineOptions, PrefixCaching
+from conformance.core.numerics import flat_envelope
 from conformance.core.phases import ForwardCall
 from conformance.core.pooled import KeptSequence, PoolCall, Pooled, Prefix, StoreCall, Stored
 from conformance.core.rounds import Round
@@ -144,6 +145,17 @@ def a_little_cold_in_half_precision(script):
         for row in range(12):
             for step in range(5):
                 take.move(f"r{row}", step, 0.5 * NOISE + 1e-8 * row)
+
+
+def rows_spread_in_half_precision(script):
+    """Logits are too large by less than what the noise explains."""
+    script.__init__(rows=12)
+    script.dtype = "bfloat16"
+    spread_rows(script, range(12))
+    noise = flat_envelope(5, 1.0)
+    script.play = functools.partial(
+        script.play, same_products=False, envelope=lambda _: noise, wider=lambda *_: [lambda: noise]
+    )
 
 
 def twins_apart(script):
@@ -395,6 +407,7 @@ FIRES = {
     small_drift: {("forced", V.DRIFT)},
     other_bits_in_half_precision: {("half_precision", V.DRIFT)},
     a_little_cold_in_half_precision: {("half_precision", V.DRIFT)},
+    rows_spread_in_half_precision: {("half_precision", V.DRIFT)},
     twins_apart: {("twins", V.DRIFT)},
     other_token_on_equal_numbers: {("free", V.DIVERGED)},
     other_token_at_a_tie: {("free", V.TIE)},

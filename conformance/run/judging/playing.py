@@ -19,11 +19,12 @@ from conformance.core.failures import failure_of
 from conformance.core.numerics import Envelope
 from conformance.core.rounds import Hints, hints_of
 from conformance.core.schedule import Request, Schedule, Weigh, validate
+from conformance.core.token_choice import Sampler
 from conformance.core.trace import Failure, FinishReason, Stream, Trace
 from conformance.reference.subject import Subject
 from conformance.run.judging.drafts_alone import DraftsAlone
 from conformance.run.judging.following import followed
-from conformance.run.runner import play
+from conformance.run.runner import Beside, play
 from conformance.scenarios.pieces import readable
 
 
@@ -168,9 +169,34 @@ def _run(
     random_state.seed(subject.origin.seed if subject.origin is not None else 0)
     with subject.around(schedule.name), subject.phases("engine"):
         model = subject.model_for(engine)
-        return play(engine, model, schedule, meter=subject.meter, forced=forced, hints=hints)
+        beside = _beside(subject, schedule)
+        return play(
+            engine, model, schedule, meter=subject.meter, forced=forced, hints=hints, beside=beside
+        )
 
 
+def _beside(subject: Subject, schedule: Schedule) -> list[Beside]:
+    """Models that decode by turns with the subject's: two rows each, to the end of the schedule."""
+    if not schedule.beside_models:
+        return []
+    found = []
+    for family, model in subject.others():
+        low, high = family.tokens
+        rows = tuple(
+            Request(
+                f"beside{n}",
+                tuple(low + (7 * n + 3 * at) % (high - low) for at in range(n)),
+                _BESIDE,
+                sampler=Sampler("rank", {"rank": 2}),
+            )
+            for n in (5, 9)
+        )
+        found.append(Beside(model, rows))
+    return found
+
+
+# Tokens that rows of other models have, more than the schedule has steps.
+_BESIDE = 40
 # Logprob of all other tokens if only the chosen one's is known: then no margin is small.
 _UNLIKELY = -100.0
 

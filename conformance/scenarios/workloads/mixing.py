@@ -29,6 +29,8 @@ _LATEST = 4
 _ALONE = 12
 # Of the second half, the row whose limit is the engine's, and the one for whose end it waits.
 OF_DEFAULT, _BEFORE = 1, 3
+# Tokens at the end of a stop sequence that come, though what is before them never does.
+_ALIKE = 8
 # Rows are of kinds 0 to 6; those of the last have so many stop sequences that never match.
 _KINDS, _MANY = 6, 70
 
@@ -209,9 +211,9 @@ def stopping(
     """Gives most rows one to six stop sequences: one that ends it, among others that never match.
 
     It has one to six tokens of the row's own output, and ends it at any of its tokens. Others begin
-    or end like it. The first of these rows and some others have many, of which it is the last.
-    Other rows have those of the engine, or none; so have the rows ``by_engine``, and a row that
-    ends with its first token anyway.
+    or end like it; rows that last have one that ends like their first tokens. The first of these
+    rows and some others have many, of which it is the last. Other rows have those of the engine, or
+    none; so have the rows ``by_engine``, and a row that ends with its first token anyway.
     """
     low, high = brief.tokens
     many = False
@@ -227,7 +229,7 @@ def stopping(
         end = choices.integer(1, len(tokens))
         begun = (*tokens[: max(1, end - 1)], never)
         if lasts:
-            return replace(request, stop=(begun, (never,)))
+            return replace(request, stop=(begun, (never,), (never, *tokens[:_ALIKE])))
         match = tokens[max(0, end - choices.integer(1, 6)) : end]
         begin, alike, longer = (tokens[0], never), (*match[:-1], never), (never, *match)
         stop = [(never,), begin, begun, alike, longer][: choices.integer(0, 5)]

@@ -37,8 +37,9 @@ _BUDGETED = Scale(first=8, second=4, groups=(2, 3), longest=20, limits=(6, 15), 
 _MANY, _PROCESSORS = 1, 35
 # Tokens of a long row's prompt and output, more than 1,024 from its first output token on.
 _HISTORY = (1103, 5)
-# Rows that decode at once, with options of their own: some lists have eight places at first.
-_CROWD = 12
+# Rows that decode at once, with options of their own: some lists have eight places at first, and
+# some tables have 64. The first rows decode until the last requests have joined.
+_CROWD, _FULL, _MORE = 12, 64, 4
 # The first rows, which have no budgets, and how many rows with one reach its end, at least.
 _UNBUDGETED, _ENDED = 4, 3
 
@@ -55,21 +56,30 @@ def _traffic_options(brief: Brief) -> list[Schedule]:
 
 
 def _crowd(brief: Brief) -> Schedule:
-    """Rows with processors and samplers of their own, more than eight until some have ended."""
+    """Rows with options of their own: twelve at once; others of the 65th request than the first's.
+
+    The first two go on while others join. Families that play no costly schedules skip the plain
+    requests between, whose prompts come again and again.
+    """
     samples = Capability.SAMPLERS in brief.capabilities
+    costly = brief.family in representatives().costly.get(brief.library, (brief.family,))
+    plain = range(_CROWD, _FULL) if costly else ()
     rows = [
-        text_request(
-            brief,
-            f"r{n}",
-            2 + n,
-            variant=n,
-            max_tokens=3 + n % 3,
-            processors=penalties(brief, n)[n % 4],
-            sampler=Sampler("rank", {"rank": 1 + n % 2}) if samples and n % 3 else None,
-        )
+        text_request(brief, f"r{n}", 2 + n, variant=n, max_tokens=4 + n % 3 + 16 * (n < 2))
         for n in range(_CROWD)
     ]
-    options = EngineOptions(prefill_batch_size=_CROWD, completion_batch_size=_CROWD)
+    rows += [text_request(brief, f"r{n}", 2 + n % 3, variant=n % 3, max_tokens=1) for n in plain]
+    rows += [
+        text_request(brief, f"r{n}", n - _FULL + 3, variant=n, max_tokens=4)
+        for n in range(_FULL, _FULL + _MORE)
+    ]
+    for at, row in enumerate(rows):
+        n = int(row.request_id[1:])
+        if n in plain:
+            continue
+        sampler = Sampler("rank", {"rank": 1 + n % 2}) if samples and n % 3 else None
+        rows[at] = replace(row, processors=penalties(brief, n)[n % 4], sampler=sampler)
+    options = EngineOptions(prefill_batch_size=_CROWD // 2, completion_batch_size=_CROWD)
     return at_once("crowd", *rows, options=options)
 
 

@@ -53,6 +53,11 @@ def switches(schedule: Schedule, *, failing: str | None, window: int | None) -> 
             "decoded on the thread that loaded",
             lambda s: replace(s, decode_on_other_thread=False),
         ),
+        Switch(
+            "models",
+            "no other model decodes in this process",
+            lambda s: replace(s, beside_models=False),
+        ),
     )
     return tuple(switch for switch in every if switch.off(schedule) != schedule)
 

@@ -100,6 +100,7 @@ def _unsupported(found: Found) -> dict[str, bool]:
         **{f"the invalid call {kind}": True for kind in unsupported_calls(found)},
         "weighed memory": schedule.weigh is not None and not found.kind.weighed,
         "another thread": schedule.decode_on_other_thread,
+        "models beside each other": schedule.beside_models,
         "a cache to go on from": any(r.continues for r in requests),
         "prompts in given segments": any(r.segments for r in requests),
         "the engine's own sampler or processors": schedule.options.sampler is not None

@@ -60,6 +60,12 @@ def test_another_filter_is_seen(other):
     assert any(mine != again for mine, again in found)
 
 
+def test_another_temperature_for_some_numbers_of_rows_is_seen():
+    right, cold = (sample_utils.make_sampler(temp=temp) for temp in (2.0, 2.0 / 1.03))
+    found = drawn({}, lambda given: (cold if given.shape[0] % 16 else right)(given))
+    assert any(mine != again for mine, again in found)
+
+
 def test_what_was_drawn_is_given_once():
     args = {"temp": 1.0}
     compared = ComparedSampler(sample_utils.make_sampler(**args), args)

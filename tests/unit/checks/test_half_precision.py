@@ -3,10 +3,12 @@
 import dataclasses
 
 import msgspec
+import numpy as np
 import pytest
-from miniatures.plays import NOISE, Script
+from miniatures.plays import NOISE, Script, spread_rows
 
 from conformance.checks.half_precision import check_half_precision
+from conformance.checks.scales import _limit, scales_off
 from conformance.core.schedule import Arrival
 
 
@@ -93,3 +95,44 @@ def test_rows_of_one_prompt_have_one_error():
     play = made.play(same_products=False)
     assert len(check_half_precision(play)) == 1
     assert check_half_precision(dataclasses.replace(play, schedule=schedule)) == []
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("rows", "group"),
+    [
+        (range(1, 48, 2), "rows 1 of 2"),
+        (range(3, 48, 4), "rows 3 of 4"),
+        (range(8, 48), "rows past the eighth"),
+        (range(48), "all rows"),
+        ([5, 7], ""),
+    ],
+)
+def test_a_scale_that_is_off_in_some_rows_is_said_with_these_rows(dtype, rows, group):
+    made = script(dtype, rows=48)
+    spread_rows(made, rows)
+    found = {name: off for name, off, _ in scales_off(made.play(), made.forced.trace())}
+    assert found.get(group, 0.004) == pytest.approx(0.0042, rel=0.1)
+    assert bool(found) is bool(group)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_rounding_moves_no_scale(dtype):
+    rng = np.random.default_rng(3)
+    found = []
+    for _ in range(40):
+        made = script(dtype, rows=24)
+        for row in range(24):
+            for step in range(5):
+                moment, place = made.forced.event(f"r{row}", step)
+                logprobs = moment.events[place].logprobs
+                logprobs = logprobs * (1 + rng.normal(0, 0.004, logprobs.shape))
+                made.forced.change(f"r{row}", step, logprobs=logprobs.astype(np.float32))
+        found += scales_off(made.play(), made.forced.trace())
+    assert found == []
+
+
+def test_a_limit_is_that_of_students_t():
+    # Of one degree of freedom it is the Cauchy distribution's, of many nearly the normal one's.
+    assert _limit(1) == pytest.approx(2 / (np.pi * 1e-12), rel=0.02)
+    assert 7.1 < _limit(2000) < 7.4

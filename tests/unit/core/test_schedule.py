@@ -45,6 +45,7 @@ FULL = Schedule(
     (Probe("empty_prompt", Trigger(None, count=3)),),
     EngineOptions(prefill_step_size=4, max_kv_size=8),
     decode_on_other_thread=True,
+    beside_models=True,
 )
 
 

@@ -25,7 +25,7 @@ from conformance.core.schedule import (
     Weigh,
 )
 from conformance.core.trace import Mode, ProbeResult
-from conformance.run.runner import Measuring, play, step_bound
+from conformance.run.runner import Beside, Measuring, play, step_bound
 
 A, B = Request("a", (1, 2, 3), 4), Request("b", (4, 5), 2)
 SMALL = EngineOptions(prefill_step_size=2)
@@ -292,6 +292,57 @@ def test_an_engine_is_driven_on_another_thread_if_asked(other):
     trace = run(schedule(Arrival((B,)), decode_on_other_thread=other), Watched)
     assert trace.stream("b").finish_reason is not None
     assert (Watched.last.thread is not threading.current_thread()) is other
+
+
+class Counted(ContinuousBatching):
+    """Keeps all engines, in the order in which they were made, and how often each was stepped."""
+
+    made: ClassVar[list] = []
+
+    def __init__(self, model, options):
+        super().__init__(model, options)
+        self.model, self.steps, self.closed = model, 0, False
+        self.made.append(self)
+
+    def step(self):
+        self.steps += 1
+        if self.model.broken:
+            raise ValueError("other")
+        return super().step()
+
+    def close(self):
+        self.closed = True
+        super().close()
+
+
+def beside(*broken):
+    """A run with two other models, and the engines in the order in which they were made."""
+    others = [ToyModel(), ToyModel()]
+    model = ToyModel()
+    for one in (model, *others):
+        one.broken = False
+    for at in broken:
+        others[at].broken = True
+    Counted.made.clear()
+    given = [Beside(other, (B,)) for other in others]
+    trace = play(Counted, model, schedule(Arrival((A,))), meter=model.calls, beside=given)
+    return trace, [engine.model for engine in Counted.made], [others[0], model, others[1]]
+
+
+def test_engines_of_other_models_take_a_step_after_each_and_are_closed():
+    trace, made, order = beside()
+    assert made == order
+    assert {engine.steps for engine in Counted.made} == {len(trace.steps)}
+    assert all(engine.closed for engine in Counted.made)
+    assert trace.stream("a").tokens == run(schedule(Arrival((A,)))).stream("a").tokens
+    assert trace.failure is None
+
+
+def test_another_model_that_fails_ends_the_run_when_it_is_complete():
+    trace, *_ = beside(0)
+    assert trace.stream("a").finish_reason is not None
+    assert trace.failure.doing == "decoding other models by turns"
+    assert all(engine.closed for engine in Counted.made)
 
 
 # An engine with a fixed number of slots -----------------------------------------------------------

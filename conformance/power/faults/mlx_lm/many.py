@@ -109,6 +109,20 @@ def samplers_past_the_eighth_row(hits: Hits) -> Patch:
     return _of_the_row_before("samplers", hits)
 
 
+@_past_the_eighth("D8.samplers-of-64-requests")
+def samplers_of_64_requests(hits: Hits) -> Patch:
+    """Samplers are kept by the last six bits of a request's number, for good."""
+    kept: dict[int, Any] = {}
+
+    def step(right: Right, self: Any) -> Any:
+        own = [kept.setdefault(u % 64, s) for u, s in zip(self.uids, self.samplers, strict=True)]
+        hits.hit_if(any(one is not s for one, s in zip(own, self.samplers, strict=True)))
+        with replace(self, "samplers", own):
+            return right(self)
+
+    return wrap(_BATCH, "_step", step)
+
+
 @_many("D8.sixteen-processors-at-most", fault_class="samplers", kills=("traffic_options",))
 def sixteen_processors_at_most(hits: Hits) -> Patch:
     """Of a row's processors the first sixteen change its logits."""

@@ -282,6 +282,18 @@ def sequences_of_the_first_64(hits: Hits) -> Patch:
     return wrap(generate, "_build_trie", build)
 
 
+@_stop("F14.last-four-tokens", source="a review: ends", kills=("traffic/few_slots",))
+def last_four_tokens(hits: Hits) -> Patch:
+    """Of a stop sequence the last four tokens count."""
+
+    def build(right: Right, sequences: Any) -> Any:
+        short = [own if isinstance(own, int) else list(own)[-4:] for own in sequences]
+        hits.hit_if(any(not isinstance(own, int) and len(own) > 4 for own in sequences))
+        return right(short)
+
+    return wrap(generate, "_build_trie", build)
+
+
 @_stop(
     "F14.matcher-of-the-last-removed",
     source="a review: nothing lives on",

@@ -418,6 +418,22 @@ def random_numbers_come_again(hits: Hits) -> Patch:
     return wrap(_BATCH, "_step", step)
 
 
+@_draw(
+    "G9.colder-in-some-widths",
+    source="a review: a kernel for some numbers of rows",
+    kills=("samplers/drawn_warm",),
+)
+def colder_in_some_widths(hits: Hits) -> Patch:
+    """More than eight rows that 16 does not divide are drawn 3% too cold."""
+
+    def draw(right: Right, logits: mx.array, temp: float) -> Any:
+        wrong = logits.shape[0] > 8 and logits.shape[0] % 16 != 0
+        hits.hit_if(wrong)
+        return right(logits * 1.03 if wrong else logits, temp)
+
+    return wrap(sample_utils, "categorical_sampling", draw)
+
+
 @_draw("G9.greedy-in-float16", source="a review: half precision", kills=("traffic_options/close",))
 def greedy_in_float16(hits: Hits) -> Patch:
     """Tokens of several greedy rows are chosen in float16: of two that are close the first wins."""

@@ -159,6 +159,7 @@ def test_one_that_fits_has_no_other_and_one_that_is_too_long_is_refused():
         ({}, {"model_file": "x.py", "processed": {"a": {"grid": 1}}}, Reason.FILE),
         ({"weigh": Weigh.GRAPH}, {}, "no words for weighed memory"),
         ({"decode_on_other_thread": True}, {}, "no words for another thread"),
+        ({"beside_models": True}, {}, "no words for models beside each other"),
     ],
 )
 def test_what_the_templates_lack_is_named(schedule, rest, reason):
