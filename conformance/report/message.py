@@ -128,10 +128,10 @@ class _Kind(enum.IntEnum):
 
     REST = 0
     TEXTS = 1  # from which entries of logprobs and counts may follow
-    UNANSWERED = 2  # a thread that ended, an exception: the engine went on
-    HUNG = 3  # which a loaded machine may be, too
-    DRAWS = 4
-    ENDS = 5  # an answer goes on after its end, or ends before it
+    HUNG = 2  # which a loaded machine may be, too
+    ENDS = 3  # an answer goes on after its end, or ends before it
+    UNANSWERED = 4  # a thread that ended, an exception: the engine went on
+    DRAWS = 5
     TOKENS = 6
     ENDED = 7  # nan, oracle, crash
 

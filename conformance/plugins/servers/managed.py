@@ -115,9 +115,10 @@ class ManagedEngine(ServedEngine):
     # A line of the log about a prompt in prefill: its tokens so far, and all of them.
     progress: ClassVar[re.Pattern[str]] = re.compile(r"(?!)")
 
+    _end_seconds = _ALL_ENDS_SECONDS  # that are left to wait for the end of the process
+
     def __init__(self, model: Any, options: EngineOptions) -> None:
         self._broken = False
-        self._end_seconds = _ALL_ENDS_SECONDS  # that are left to wait for the end of its process
         # Whether requests had effects on the server that outlast them.
         self._changed = False
         self._log_at = 0

@@ -140,10 +140,10 @@ def test_what_a_server_does_not_offer_is_no_more_finding(result, finding):
 LEADING = (
     ("crash", Verdict.CRASH, "failure"),
     ("word", Verdict.DIVERGED, "free"),
-    ("ends", Verdict.PROTOCOL, "protocol"),
     ("draws", Verdict.DIVERGED, "statistics"),
-    ("hangs", Verdict.HANG, "failure"),
     ("broke off", Verdict.PROTOCOL, "failure"),
+    ("ends", Verdict.PROTOCOL, "protocol"),
+    ("hangs", Verdict.HANG, "failure"),
     ("the text of a stream", Verdict.PROTOCOL, "claims"),
     ("usage", Verdict.PROTOCOL, "claims"),
     ("leak", Verdict.LEAK, "leak"),

@@ -262,7 +262,7 @@ FOUND = {
     served.EndsWithoutReason: (("served_alone",), "finish"),
     served.UnknownReason: (("served_alone",), "finish"),
     served.ChangesId: (("served_alone",), "ids of one answer"),
-    served.IgnoresStop: (("served_stops",), "the text of an answer"),
+    served.IgnoresStop: (("served_stops",), "after the end of the single stream"),
     served.TakesAnything: (("served_malformed", "numbers"), "was accepted"),
     served.FailsForClients: (("served_malformed", "messages"), "HTTP 500"),
     served.RefusesWithoutReason: (("served_malformed", "messages"), "HTTP 204"),
