@@ -268,8 +268,10 @@ class Defect(Entry, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if self.fixed(result):
             worst = max(v.severity for v in wanted)
             lesser = {v for v in Verdict if not v.good and v.severity <= worst}
-            of_claims = self.of_servers and wanted <= CLAIMED
-            accepted |= lesser - NUMERIC if of_claims else lesser
+            if self.of_servers and wanted <= CLAIMED | NUMERIC:
+                numbers = max((v.severity for v in wanted & NUMERIC), default=-1)
+                lesser = {v for v in lesser if v not in NUMERIC or v.severity <= numbers}
+            accepted |= lesser
         return accepted
 
 

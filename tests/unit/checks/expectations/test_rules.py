@@ -301,6 +301,7 @@ def test_an_engine_s_entry_that_does_not_explain_its_server_makes_no_finding_kno
     ("wanted", "engine", "fine"),
     [
         (Verdict.PROTOCOL, "mlx_lm_server", False),
+        ((Verdict.DRIFT, Verdict.PROTOCOL), "mlx_lm_server", False),
         ((Verdict.DIVERGED, Verdict.PROTOCOL), "mlx_lm_server", True),
         (Verdict.PROTOCOL, "mlx_lm", True),
     ],
