@@ -170,8 +170,8 @@ OPTIONS = (
     Option(
         "timeout",
         "SECONDS",
-        "A case that takes longer gets the verdict 'hang'; a marathon or distributions may take "
-        "four times as long. 0: no limit.",
+        "A case that takes longer gets the verdict 'hang'; marathon, distributions and "
+        "traffic_leaves may take four times as long. 0: no limit.",
         Kind.SECONDS,
         default=TIMEOUT_SECONDS,
     ),

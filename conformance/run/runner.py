@@ -17,7 +17,6 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from conformance.core.engine import Capability, Engine, Submission
-from conformance.core.engine_options import EngineOptions
 from conformance.core.errors import MachineError
 from conformance.core.failures import failure_of, machine_problem
 from conformance.core.phases import ForwardCall
@@ -55,8 +54,8 @@ def play(
         model: the model as its library loaded it; its calls are appended to ``meter``.
         forced: for each request the tokens to feed; ``None`` for a free run.
         hints: for each request what drafts should contain.
-        beside: other models, whose engines take a step after each of this one's. Half of them are
-            made before it.
+        beside: other models, whose engines take turns with this one. Half of them are made before
+            it, and take each step before it.
 
     Raises:
         MachineError: the engine failed because the disk is full or a permission is missing.
@@ -167,13 +166,13 @@ class Run:
 
     def _open(self, beside: Sequence[Beside]) -> None:
         for one in beside:
-            other = self._engine_class(one.model, EngineOptions())
+            other = self._engine_class(one.model, self._schedule.options)
             self._others.append(other)
             other.insert([Submission(request) for request in one.requests])
 
-    def _step_others(self) -> None:
-        """A step of each other engine; one that fails ends the run when this one's is complete."""
-        for other in self._others:
+    def _step_others(self, others: Sequence[Engine]) -> None:
+        """A step of each; one that fails ends the run when this run's own engine is done."""
+        for other in others:
             try:
                 if self._others_failed is None:
                     other.step()
@@ -202,8 +201,10 @@ class Run:
         bound = step_bound(self._schedule)
         epilogue = 0
         for index in range(bound):
+            half = len(self._others) // 2
+            self._step_others(self._others[:half])
             self.step(engine, index, probes=self._fire(engine, index))
-            self._step_others()
+            self._step_others(self._others[half:])
             self._weigh_idle(engine)
             if self._all_ended():
                 epilogue += 1

@@ -214,9 +214,12 @@ class Session:
     def _others(self, case: CaseId) -> list[tuple[Family, Any]]:
         """Models of the case's family with other weights, first and last; between them of another.
 
-        What is kept of the first or the last model then has the shapes of the case's own.
+        What is kept of the first or the last model then has the shapes of the case's own. None
+        beside a checkpoint, which has one set of weights and may be all that memory holds.
         """
         own, registry = self.registry.family_of(case), self.registry
+        if own.checkpoint is not None:
+            return []
         library = registry.engines[case.engine].library
         names = representatives().beside.get(library, ())
         name = next((name for name in names if name != own.module), case.family)

@@ -54,7 +54,6 @@ OF_KINDS: Globs = {
     "slot_reuse": ("*",),
     "speculative": ("*",),
     "staggered": ("*",),
-    "stale_state": ("other_models",),
     "stop_sequences": ("*",),
     "structured": ("*",),
     "threads": ("*",),

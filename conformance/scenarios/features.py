@@ -200,5 +200,7 @@ def needed(schedule: Schedule, window: int | None = None) -> Iterator[str]:
     yield from dict.fromkeys(f"a removal in {r.when.stage}" for r in schedule.removals)
     if any(request.budget for request in requests):
         yield "thinking budgets"
+    if schedule.beside_models:
+        yield "other models in the process"
     have = features_of(schedule, window)
     yield from (text for feature, text in _NAMED.items() if feature in have)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec.structs import replace
-
 from conformance.core.engine import Capability
 from conformance.core.engine_options import EngineOptions
 from conformance.core.family import Family
@@ -295,14 +293,7 @@ def _stale(brief: Brief) -> list[Schedule]:
                 media_request(brief, f"other_{kind}", kind, size=1, content=1, **more),
                 *requests,
             ]
-    turns = [one_by_one("in_turn", requests), one_by_one("in_reverse", requests[::-1])]
-    return turns if brief.required else [*turns, _other_models(brief)]
-
-
-def _other_models(brief: Brief) -> Schedule:
-    """Three requests, each alone in its batch, while engines of other models decode by turns."""
-    made = one_by_one("other_models", requests_of(brief, (LONG, SHORT, MEDIUM), 4), IN_PIECES)
-    return replace(made, beside_models=True)
+    return [one_by_one("in_turn", requests), one_by_one("in_reverse", requests[::-1])]
 
 
 _NEEDS = frozenset({Capability.MEDIA, Capability.LATE_JOIN, Capability.CANCEL, Capability.STAGES})
@@ -349,11 +340,8 @@ MEDIA_IN_PIECES = Scenario(
 STALE_STATE = Scenario(
     "stale_state",
     114,
-    "requests, and models, one after the other: what one leaves changes nothing for the next",
+    "requests one after the other: what one leaves on the model changes nothing for the next",
     frozenset({Capability.LATE_JOIN}),
     _stale,
-    (
-        seen.one_row_calls(),
-        one_after_another(),
-    ),
+    (seen.one_row_calls(), one_after_another()),
 )

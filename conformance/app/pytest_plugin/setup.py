@@ -40,12 +40,11 @@ from conformance.run.selection import (
     seed_number,
 )
 from conformance.run.session import Session
-from conformance.run.tiers import tier
-from conformance.scenarios.workloads import is_long
+from conformance.run.tiers import COSTLY, tier
 from conformance.tools.checkpoints.opening import Held, hold, open_checkpoint
 
 _PATIENCE = 4
-"""How many timeouts a long workload may take."""
+"""How many timeouts a costly scenario may take."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +216,7 @@ class Setup:
 
     def timeout_of(self, case: CaseId) -> float:
         """Seconds after which the case is stopped as a hang; 0 if never."""
-        return self.settings.timeout * (_PATIENCE if is_long(case.scenario) else 1)
+        return self.settings.timeout * (_PATIENCE if case.scenario in COSTLY else 1)
 
     def library_of(self, case: CaseId) -> str:
         """The name of the library whose model the case runs."""

@@ -169,27 +169,32 @@ def _run(
     random_state.seed(subject.origin.seed if subject.origin is not None else 0)
     with subject.around(schedule.name), subject.phases("engine"):
         model = subject.model_for(engine)
-        beside = _beside(subject, schedule)
+        beside = [] if engine.own_processes else _beside(subject, schedule)
         return play(
             engine, model, schedule, meter=subject.meter, forced=forced, hints=hints, beside=beside
         )
 
 
 def _beside(subject: Subject, schedule: Schedule) -> list[Beside]:
-    """Models that decode by turns with the subject's: two rows each, to the end of the schedule."""
+    """Models that decode by turns with the subject's, to the end of the schedule.
+
+    Each has the prompts of the subject's first prefill, so that what is kept by tokens and shapes
+    without the model is taken for its own.
+    """
     if not schedule.beside_models:
         return []
+    first = schedule.arrivals[0].requests[: schedule.options.prefill_batch_size]
     found = []
     for family, model in subject.others():
         low, high = family.tokens
         rows = tuple(
             Request(
-                f"beside{n}",
-                tuple(low + (7 * n + 3 * at) % (high - low) for at in range(n)),
+                request.request_id,
+                tuple(low + (token - low) % (high - low) for token in request.prompt),
                 _BESIDE,
                 sampler=Sampler("rank", {"rank": 2}),
             )
-            for n in (5, 9)
+            for request in first
         )
         found.append(Beside(model, rows))
     return found

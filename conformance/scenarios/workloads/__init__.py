@@ -5,14 +5,7 @@ unequal lengths and limits, fewer slots than requests, joins and removals in eve
 every kind. No two of its rows are alike, but where equal rows are to draw unequal tokens.
 """
 
-_LONG = ("marathon", "distributions")
-
 
 def is_workload(scenario: str) -> bool:
     """Whether the scenario with this name is a workload."""
-    return scenario.startswith(("traffic", *_LONG))
-
-
-def is_long(scenario: str) -> bool:
-    """Whether the workload decodes so much that a slow model needs several times as long for it."""
-    return scenario.startswith(_LONG)
+    return scenario.startswith(("traffic", "marathon", "distributions"))

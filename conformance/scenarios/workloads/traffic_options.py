@@ -58,8 +58,9 @@ def _traffic_options(brief: Brief) -> list[Schedule]:
 def _crowd(brief: Brief) -> Schedule:
     """Rows with options of their own: twelve at once; others of the 65th request than the first's.
 
-    The first two go on while others join. Families that play no costly schedules skip the plain
-    requests between, whose prompts come again and again.
+    Engines of other models decode by turns with theirs. The first two go on while others join.
+    Families that play no costly schedules skip the plain requests between, whose prompts come
+    again and again.
     """
     samples = Capability.SAMPLERS in brief.capabilities
     costly = brief.family in representatives().costly.get(brief.library, (brief.family,))
@@ -80,7 +81,8 @@ def _crowd(brief: Brief) -> Schedule:
         sampler = Sampler("rank", {"rank": 1 + n % 2}) if samples and n % 3 else None
         rows[at] = replace(row, processors=penalties(brief, n)[n % 4], sampler=sampler)
     options = EngineOptions(prefill_batch_size=_CROWD // 2, completion_batch_size=_CROWD)
-    return at_once("crowd", *rows, options=options)
+    made = at_once("crowd", *rows, options=options)
+    return replace(made, beside_models=not brief.required)
 
 
 def _close(brief: Brief) -> Schedule:

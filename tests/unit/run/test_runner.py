@@ -298,6 +298,7 @@ class Counted(ContinuousBatching):
     """Keeps all engines, in the order in which they were made, and how often each was stepped."""
 
     made: ClassVar[list] = []
+    turns: ClassVar[list] = []
 
     def __init__(self, model, options):
         super().__init__(model, options)
@@ -306,6 +307,7 @@ class Counted(ContinuousBatching):
 
     def step(self):
         self.steps += 1
+        self.turns.append(self.model)
         if self.model.broken:
             raise ValueError("other")
         return super().step()
@@ -324,14 +326,16 @@ def beside(*broken):
     for at in broken:
         others[at].broken = True
     Counted.made.clear()
+    Counted.turns.clear()
     given = [Beside(other, (B,)) for other in others]
     trace = play(Counted, model, schedule(Arrival((A,))), meter=model.calls, beside=given)
     return trace, [engine.model for engine in Counted.made], [others[0], model, others[1]]
 
 
-def test_engines_of_other_models_take_a_step_after_each_and_are_closed():
+def test_engines_of_other_models_take_turns_and_are_closed():
     trace, made, order = beside()
     assert made == order
+    assert Counted.turns == order * len(trace.steps)
     assert {engine.steps for engine in Counted.made} == {len(trace.steps)}
     assert all(engine.closed for engine in Counted.made)
     assert trace.stream("a").tokens == run(schedule(Arrival((A,)))).stream("a").tokens

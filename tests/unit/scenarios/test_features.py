@@ -1,14 +1,15 @@
 """Which ingredients go together, and which a schedule has."""
 
 import pytest
+from msgspec.structs import replace
 
 from conformance.core.engine import Capability
-from conformance.core.schedule import validate
+from conformance.core.schedule import Arrival, Request, Schedule, validate
 from conformance.core.trace import Stream
 from conformance.scenarios import Brief
 from conformance.scenarios.choices import Seeded
 from conformance.scenarios.drawn import Space, draw_schedule
-from conformance.scenarios.features import NEEDS, Feature, able, features_of, together
+from conformance.scenarios.features import NEEDS, Feature, able, features_of, needed, together
 
 
 def brief(**more):
@@ -78,3 +79,9 @@ def test_a_schedule_drawn_with_a_feature_has_it_and_no_other(feature):
         Feature.CACHING: {Feature.ARRIVALS, Feature.SEGMENTS},
     }
     assert found == {feature} | also.get(feature, set())
+
+
+def test_other_models_are_named_where_they_are_needed():
+    alone = Schedule("small", (Arrival((Request("a", (1, 2), 3),)),))
+    assert list(needed(alone)) == ["1 request"]
+    assert list(needed(replace(alone, beside_models=True)))[1:] == ["other models in the process"]

@@ -17,7 +17,7 @@ _of_models = partial(
     mlx_lm_fault,
     fault_class="state on a module",
     source="a review: two models in one process",
-    kills=("stale_state/other_models",),
+    kills=("traffic_options/crowd",),
 )
 
 
@@ -37,6 +37,21 @@ def model_of_the_last_generator(hits: Hits) -> Patch:
             return right(self)
 
     return together(after(generate.BatchGenerator, "__init__", made), wrap(_BATCH, "_step", step))
+
+
+@_of_models("B4.step-by-rows-alone", where="module:*")
+def step_by_rows_alone(hits: Hits) -> Patch:
+    """Decode steps of several rows run the model that was the first to have so many."""
+    first: dict[int, Any] = {}
+
+    def step(right: Right, self: Any) -> Any:
+        rows = len(self.uids)
+        model = first.setdefault(rows, self.model) if rows > 1 else self.model
+        hits.hit_if(model is not self.model)
+        with replace(self, "model", model):
+            return right(self)
+
+    return wrap(_BATCH, "_step", step)
 
 
 @_of_models("B4.samplers-by-number-alone", where=OUTPUT)
