@@ -176,7 +176,7 @@ def _run(
 
 
 def _beside(subject: Subject, schedule: Schedule) -> list[Beside]:
-    """Models that decode by turns with the subject's, to the end of the schedule.
+    """Models that decode by turns with the subject's.
 
     Each has the prompts of the subject's first prefill, so that what is kept by tokens and shapes
     without the model is taken for its own.
@@ -200,8 +200,8 @@ def _beside(subject: Subject, schedule: Schedule) -> list[Beside]:
     return found
 
 
-# Tokens that rows of other models have, more than the schedule has steps.
-_BESIDE = 40
+# Tokens that rows of other models have: few, as each costs a step of four models.
+_BESIDE = 6
 # Logprob of all other tokens if only the chosen one's is known: then no margin is small.
 _UNLIKELY = -100.0
 
