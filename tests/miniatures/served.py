@@ -933,9 +933,12 @@ class Garbles(Served):
 class CutsStreams(Served):
     """A stream ends in the middle while others are at work."""
 
+    def cut(self):
+        return len(self.rows) > 1
+
     def streamed(self, row, write):
         for index, word in enumerate(iter(row.out.get, END)):
-            if index == 3 and len(self.rows) > 1:
+            if index == 3 and self.cut():
                 return
             write(self.chunk(row, index, choices=[self.choice(f" {word}", None, "delta")]))
         self.end(row, write)

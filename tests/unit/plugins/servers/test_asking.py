@@ -140,9 +140,8 @@ def test_an_answer_that_nobody_reads_is_generated_and_gives_nothing():
 
 def test_a_stream_that_ends_early_has_no_reason(ask):
     class Cuts(CutsStreams):
-        def streamed(self, row, write):
-            self.rows = [row, row]
-            super().streamed(row, write)
+        def cut(self):
+            return True
 
     assert ask(Cuts, question()).answer.reason is None
 
