@@ -14,7 +14,13 @@ from conformance.report.explanation import Explanation
 from conformance.report.message import measures, message_parts, options_of, where, worst
 from conformance.report.pages import charts
 from conformance.report.pages.charts import Bar, Chart
-from conformance.report.pages.environment import MEANINGS, Renderer, case_href, case_slug
+from conformance.report.pages.environment import (
+    MEANINGS,
+    Renderer,
+    case_href,
+    case_slug,
+    matrix_link,
+)
 from conformance.report.pages.timeline import STYLES, Timeline, timeline_of
 
 T = TypeVar("T")
@@ -51,6 +57,8 @@ def render_case(
     result: CaseResult,
     renderer: Renderer,
     *,
+    here: str = "",
+    above: Sequence[tuple[str, str]] = (),
     cause: Cascade | None = None,
     explanation: Explanation | None = None,
     script: str | None = None,
@@ -58,6 +66,8 @@ def render_case(
     """The page's text.
 
     Args:
+        here: the page's path in its folder, unless it is that of the case.
+        above: links above the title, as texts and addresses, unless they lead to the matrix.
         cause: the finding that the case belongs to, if its verdict is unexpected.
         explanation: the output of ``conformance explain``, if any.
         script: shows the defect without this project, if there is one.
@@ -67,7 +77,8 @@ def render_case(
     finding = worst(result)
     return renderer.page(
         "case.html.j2",
-        case_href(result.case),
+        here or case_href(result.case),
+        above=above or _in_matrix(result),
         result=result,
         meaning=MEANINGS[result.verdict],
         parts=message_parts(result),
@@ -89,6 +100,14 @@ def render_case(
         finding=finding,
         where=where,
         measures=measures,
+    )
+
+
+def _in_matrix(result: CaseResult) -> tuple[tuple[str, str], ...]:
+    own = {"engine": result.engine, "family": result.family, "dtype": result.dtype}
+    return (
+        (f"{result.engine} / {result.family}", matrix_link(**own)),
+        ("this cell in the matrix", matrix_link(case=result.case)),
     )
 
 

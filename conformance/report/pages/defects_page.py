@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from conformance.core.known_defect import KnownDefect, releases
 from conformance.core.verdict import CaseResult
 from conformance.report.defects_text import parts, reach, title_of
-from conformance.report.pages.environment import DEFECTS, MATRIX, Renderer
+from conformance.report.pages.environment import DEFECTS, Renderer
 
 HERE = DEFECTS
 
@@ -45,7 +45,6 @@ def render_defects(found: Sequence[Shown], renderer: Renderer) -> str:
         "defects.html.j2",
         HERE,
         found=found,
-        has_matrix=any(page.href == MATRIX for page in renderer.pages),
         of=title_of(releases(shown.defect for shown in found)),
         parts=parts,
         reach=reach,

@@ -83,14 +83,23 @@ class Renderer:
             root="../" * here.count("/"),
             pages=self.pages,
             defect_link=self.defect_link,
+            has_matrix=self.has_matrix,
             **context,
         )
 
+    @property
+    def has_matrix(self) -> bool:
+        """Whether the page of the matrix is in the navigation."""
+        return any(page.href == MATRIX for page in self.pages)
+
     def defect_link(self, entry: str) -> str:
-        """The address of a known defect, relative to the report's folder; else of its cases."""
+        """The address of a known defect, relative to the report's folder; else of its cases.
+
+        It is empty if there is neither.
+        """
         if entry in self.defects:
             return f"{DEFECTS}#{self.defects[entry]}"
-        return matrix_link(q=entry)
+        return matrix_link(q=entry) if self.has_matrix else ""
 
 
 def _finalized(value: Any) -> Any:

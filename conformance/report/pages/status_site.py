@@ -16,15 +16,16 @@ from conformance.core.verdict import CaseResult, Verdict
 from conformance.report.badge import endpoint_json, svg
 from conformance.report.message import options_of
 from conformance.report.pages import defects_page
+from conformance.report.pages.case_page import render_case
 from conformance.report.pages.charts import BOTTOM, LEFT, Bar, Chart, Tick, columns, linear_scale
-from conformance.report.pages.environment import MEANINGS, Page, Renderer, case_slug
+from conformance.report.pages.environment import MEANINGS, Page, Renderer, case_href, case_slug
 from conformance.report.pages.place import MARK, whole_folder
 from conformance.report.pages.site import write_files
 from conformance.report.status import EngineStatus, Release, Standing, level_sentence, status_of
 
 HERE = "index.html"
 
-_ASSETS = ("style.css", "theme.js", "case.css", "status.css")
+_ASSETS = ("style.css", "theme.js", "case.css", "copy.js", "status.css")
 _HEIGHT = 220.0
 _MOST = 12  # families in an open list of what came or went
 _PLAIN = re.compile(r"[a-z0-9_]+")
@@ -54,12 +55,14 @@ def _files(
     """Each file's name and text."""
     newest = [result for one in engines for result in one.newest.results]
     shown = defects_page.defects_shown(defects, newest)
+    anchors = {entry: one.defect.id for one in shown for entry in one.defect.entries}
     pages = [Page(HERE, "Status"), *(Page(engine_href(one.engine), one.engine) for one in engines)]
     pages += [Page(defects_page.HERE, "Defects")] if shown else []
-    renderer = Renderer(tuple(pages))
+    renderer = Renderer(tuple(pages), defects=anchors)
     yield HERE, _index(engines, renderer)
     for one in engines:
         yield engine_href(one.engine), _engine(one, renderer)
+        yield from _cases(one, renderer)
         yield f"{badge_stem(one.engine)}.svg", svg(one.badge)
         yield f"{badge_stem(one.engine)}.json", endpoint_json(one.badge)
     if shown:
@@ -98,6 +101,7 @@ def _index(engines: Sequence[EngineStatus], renderer: Renderer) -> str:
         levels=[level for level in LEVELS if any(release.standing(level) for release in newest)],
         families=sorted({family for release in newest for family in release.families}),
         verdicts=_verdicts(newest),
+        worst_href=_worst_href,
         meanings=MEANINGS,
     )
 
@@ -114,8 +118,34 @@ def _engine(one: EngineStatus, renderer: Renderer) -> str:
         chart=_chart(one.releases),
         most=_MOST,
         verdicts=_verdicts(one.releases),
+        worst_href=_worst_href,
+        page_of=_case_href,
         meanings=MEANINGS,
     )
+
+
+def _cases(one: EngineStatus, renderer: Renderer) -> Iterator[tuple[str, str]]:
+    """A page for each case that the engine's page, or the first one, names."""
+    for release in one.releases:
+        named = {cell.worst.case for cell in release.families.values() if cell.worst}
+        named |= {moved.example for step in one.steps if step.new is release for moved in step.came}
+        named |= {moved.example for step in one.steps if step.old is release for moved in step.went}
+        above = ((f"{one.engine} {release.name}", engine_href(one.engine)),)
+        for result in release.results:
+            if result.case in named:
+                here = _case_href(release, result.case)
+                yield here, render_case(result, renderer, here=here, above=above)
+
+
+def _case_href(release: Release, case: str) -> str:
+    """The path of a case's page in a release."""
+    return case_href(f"{case} {release.name}")
+
+
+def _worst_href(release: Release, family: str) -> str:
+    """The path of the page of a family's worst case; empty if all are right."""
+    cell = release.families.get(family)
+    return _case_href(release, cell.worst.case) if cell and cell.worst else ""
 
 
 def _command(one: EngineStatus, standing: Standing) -> str:

@@ -20,7 +20,7 @@ def site(tmp_path):
         defects_by_hand.entry("ssm-padding", suffers="mamba forgets its prompt.")
     )
     count = write_status(tmp_path / "site", results_by_hand.over_releases(), known)
-    assert count == 4
+    assert count == 4 + len(list((tmp_path / "site" / "cases").iterdir()))
     return tmp_path / "site"
 
 
@@ -46,7 +46,9 @@ def test_nothing_is_fetched_from_elsewhere_and_nothing_needs_a_script(site):
     for path in site.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
         assert not [link for link in Page(text).links if "//" in link], path
-        assert re.findall(r"<script[^>]*>", text) == ['<script src="assets/theme.js">'], path
+        names = re.findall(r'<script src="(?:../)?assets/([^"]*)"[^>]*>', text)
+        assert len(names) == text.count("<script")
+        assert names == ["theme.js", *["copy.js"] * (path.parent.name == "cases")], path
     for path in (site / "assets").iterdir():
         assert "//" not in path.read_text().replace("// ", ""), path
 
@@ -65,6 +67,20 @@ def test_an_engines_page_has_its_history(site):
     assert "0.10.0 → 0.10.1 2 came, of 19 schedules." in text
     assert "differs at output token 3" in text
     assert "conformance run --engine=mlx_lm --scenario=ragged" in text
+
+
+def test_a_wrong_case_has_a_page_for_each_release_that_shows_it(site):
+    engine = (site / "engine-mlx_lm.html").read_text(encoding="utf-8")
+    led = set(re.findall(r'href="(cases/[^"]+)"', engine))
+    first = set(re.findall(r'href="(cases/[^"]+)"', (site / "index.html").read_text()))
+    there = {f"cases/{path.name}" for path in (site / "cases").iterdir()}
+    assert led | first == there
+    assert led & first, "the newest release's worst case is on both"
+    pages = [text_of(site / path) for path in sorted(led)]
+    came = [text for text in pages if "differs at output token 3" in text]
+    assert came
+    assert all("mlx_lm 0.10.1" in text or "mlx_lm 0.9.1" in text for text in came)
+    assert not any("matrix" in text for text in pages)
 
 
 def test_a_level_is_repeated_with_the_options_of_its_run(tmp_path):
