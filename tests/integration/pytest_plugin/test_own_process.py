@@ -62,7 +62,7 @@ def test_what_no_longer_ends_its_process_has_the_verdict_that_it_gives(toy_run, 
 
 def test_one_that_hangs_is_ended_with_its_process(toy_run, known, tmp_path):
     log = tmp_path / "log"
-    done = toy_run(*known(family="stuck"), "--timeout", "4", TOY_LOG=str(log))
+    done = toy_run(*known(family="stuck"), "--timeout", "12", TOY_LOG=str(log))
     assert done.verdicts()["stuck/ragged"] == "hang"
     (line,) = [line for line in log.read_text().splitlines() if "ragged" in line]
     with pytest.raises(ProcessLookupError):

@@ -27,7 +27,7 @@ def found(done, family):
 def test_run_goes_on_after_each(conformance):
     done = conformance(
         *("run", "--engine", "toy", "--jobs", "2", "--memory", "0.5", "--json", "r.jsonl"),
-        *("--timeout", "5"),
+        *("--timeout", "10"),
         **WILD,
         TOY_FAMILIES="aborts grows leaves loops vanishes",
     )
