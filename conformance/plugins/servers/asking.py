@@ -183,8 +183,11 @@ class Asking:
         )
 
     async def _finish(self) -> None:
-        for name in list(self._tasks):
-            await self._cancel(name)
+        # Also of what `ask` asked: an interrupted run no longer waits for it.
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
         await self._client.close()
 
     async def _cancel(self, name: str) -> dict[str, int]:

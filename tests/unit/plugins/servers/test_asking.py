@@ -1,6 +1,9 @@
 """Answers come whole or in pieces, and errors as one line."""
 
+import concurrent.futures
+import contextlib
 import dataclasses
+import threading
 import time
 
 import pytest
@@ -108,6 +111,26 @@ def test_an_answer_that_takes_too_long_is_an_error():
             assert asking.ask(question(), 0.2).error == "no answer within 0 s"
         finally:
             asking.close()
+
+
+def test_what_is_asked_when_the_client_closes_ends_without_a_word(caplog):
+    class Slow(Served):
+        tick = 1.0
+
+    def ask(asking):
+        with contextlib.suppress(concurrent.futures.CancelledError):
+            asking.ask(question(), 60.0)
+
+    with Slow() as server:
+        asking = Asking(server.url)
+        waiting = threading.Thread(target=ask, args=(asking,), daemon=True)
+        waiting.start()
+        while not (server.waiting or server.rows):
+            time.sleep(0.01)
+        asking.close()
+        waiting.join(10)
+    assert not waiting.is_alive()
+    assert not caplog.records
 
 
 def test_a_client_that_leaves_gets_nothing_more_and_its_row_is_free():
