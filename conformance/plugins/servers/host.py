@@ -24,6 +24,7 @@ from typing import Any
 
 _LONGEST = 2**20  # bytes of a message
 _PATIENCE_SECONDS = 3.0
+_GROUP_SECONDS = 0.5
 _SIGNALLED = 128  # plus the signal's number, as shells report it
 
 
@@ -80,7 +81,13 @@ def _follow(server: int, own: socket.socket) -> None:
 
 
 def _end_group(server: int) -> None:
+    """End the group; a compiler that is told to end removes its files."""
     with contextlib.suppress(OSError):
+        os.killpg(server, signal.SIGTERM)
+        until = time.monotonic() + _GROUP_SECONDS
+        while time.monotonic() < until:
+            os.killpg(server, 0)  # raises once the group has ended
+            time.sleep(0.01)
         os.killpg(server, signal.SIGKILL)
 
 

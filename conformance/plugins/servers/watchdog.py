@@ -16,6 +16,7 @@ import threading
 import time
 
 _PATIENCE_SECONDS = 3.0
+_GROUP_SECONDS = 0.5
 _SIGNALLED = 128  # plus the signal's number, as shells report it
 
 
@@ -63,7 +64,13 @@ def _follow(server: subprocess.Popen[bytes]) -> None:
 
 
 def _end_group(server: subprocess.Popen[bytes]) -> None:
+    """End the group; a compiler that is told to end removes its files."""
     with contextlib.suppress(OSError):
+        os.killpg(server.pid, signal.SIGTERM)
+        until = time.monotonic() + _GROUP_SECONDS
+        while time.monotonic() < until:
+            os.killpg(server.pid, 0)  # raises once the group has ended
+            time.sleep(0.01)
         os.killpg(server.pid, signal.SIGKILL)
 
 

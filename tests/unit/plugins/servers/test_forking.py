@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,26 @@ def test_a_fork_is_the_module_as_python_runs_it_and_is_ended():
     assert server.code is not None
     assert not server.folder.exists()
     server.stop()
+
+
+@pytest.mark.parametrize("imported", [("json",), ()], ids=["forked", "started"])
+def test_a_compiler_of_a_server_that_is_ended_removes_its_file(tmp_path, imported):
+    kept = tmp_path / "made.s"
+    compiler = (
+        "import pathlib, signal, sys, time; made = pathlib.Path(sys.argv[1]); "
+        "signal.signal(signal.SIGTERM, lambda *_: (made.unlink(), sys.exit())); "
+        "made.touch(); time.sleep(600)  # {mark}"
+    )
+    text = SMALL.replace("import time; time.sleep(600)  # mark {mark}", compiler)
+    text = text.replace(f'"{compiler}"', f'"{compiler}", {str(kept)!r}')
+    server = begin(text.format(mark="compiles"), imported=imported)
+    until = time.monotonic() + 30
+    while not kept.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert kept.exists()
+    server.stop()
+    assert not kept.exists()
+    assert gone("compiles")
 
 
 @pytest.mark.parametrize(
