@@ -88,6 +88,7 @@ def _end_group(server: int) -> None:
         while time.monotonic() < until:
             os.killpg(server, 0)  # raises once the group has ended
             time.sleep(0.01)
+    with contextlib.suppress(OSError):
         os.killpg(server, signal.SIGKILL)
 
 

@@ -71,6 +71,7 @@ def _end_group(server: subprocess.Popen[bytes]) -> None:
         while time.monotonic() < until:
             os.killpg(server.pid, 0)  # raises once the group has ended
             time.sleep(0.01)
+    with contextlib.suppress(OSError):
         os.killpg(server.pid, signal.SIGKILL)
 
 
