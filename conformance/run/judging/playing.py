@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import msgspec
 import numpy as np
@@ -18,7 +19,7 @@ from conformance.core.engine import Capability, Engine
 from conformance.core.failures import failure_of
 from conformance.core.numerics import Envelope
 from conformance.core.rounds import Hints, hints_of
-from conformance.core.schedule import Request, Schedule, Weigh, validate
+from conformance.core.schedule import Request, Schedule, Stage, Weigh, validate
 from conformance.core.token_choice import Sampler
 from conformance.core.trace import Failure, FinishReason, Stream, Trace
 from conformance.reference.subject import Subject
@@ -98,18 +99,26 @@ def play_schedule(
         return followed(subject, engine, schedule, _run(subject, engine, schedule))
     single = _of_whole_prompts(schedule) if uncut else schedule
     options, oracle = single.options, subject.oracle
-    own, want = _wanted(subject, engine, single)
+    # Which drafts are accepted depends on the model's own tokens, so these runs are never forced.
+    drafting = schedule.options.drafting is not None
+    served = Capability.SERVED in engine.capabilities
+    fewer = _fewer(single) if once and not (drafting or served) else {}
+    own, want = _wanted(subject, engine, single, fewer)
     noise = _Noise(subject, single, own)
     forced = {name: stream.tokens for name, stream in want.items()}
     engine.check(subject.model, schedule, forced)
-    # Which drafts are accepted depends on the model's own tokens, so these runs are never forced.
-    drafting = schedule.options.drafting is not None
     hints = {name: hints_of(stream, subject.family.tokens) for name, stream in want.items()}
     first_tokens = forced if Capability.FORCED in engine.capabilities and not drafting else None
 
     def run(tokens: Mapping[str, tuple[int, ...]] | None, *, churn: bool = True) -> Trace:
         given = hints if drafting else None
         return _run(subject, engine, schedule, forced=tokens, hints=given, churn=churn)
+
+    def lengthen() -> None:
+        """Have all tokens of requests that are removed, as a forced run is fed."""
+        want.update(_wanted(subject, engine, single)[1])
+        forced.update((name, stream.tokens) for name, stream in want.items())
+        floor.cache_clear()
 
     floor = functools.cache(lambda name: oracle.floor_envelope(want[name], options))
     drafted_alone = DraftsAlone(subject, engine, schedule, hints)
@@ -138,11 +147,14 @@ def play_schedule(
 
     free = run(None, churn=churn) if once else None
     if free is not None:
+        if any(len(free.stream(name).tokens) >= most for name, most in fewer.items()):
+            lengthen()
         only = played(free)
         # What a client of a server sees depends on timing: no two runs are the same.
-        last = Capability.SERVED in engine.capabilities
-        if last or not _complete(free) or _follows(only) or enough(only):
+        if served or not _complete(free) or _follows(only) or enough(only):
             return only
+        if fewer:
+            lengthen()
     first = run(first_tokens, churn=churn or once)
     only = played(first)
     if not _complete(first) or enough(only):
@@ -200,6 +212,8 @@ def _beside(subject: Subject, schedule: Schedule) -> list[Beside]:
     return found
 
 
+# Tokens of a removed request's single stream that no run reaches.
+_SPARE = 2
 # Tokens that rows of other models have: few, as each costs a step of four models.
 _BESIDE = 6
 # Logprob of all other tokens if only the chosen one's is known: then no margin is small.
@@ -272,14 +286,44 @@ def _alone(subject: Subject, schedule: Schedule) -> float | None:
 
 
 def _wanted(
-    subject: Subject, engine: type[Engine], schedule: Schedule
-) -> tuple[Mapping[str, Stream], Mapping[str, Stream]]:
-    """The streams whose oracle is the engine itself, and all streams, by request."""
+    subject: Subject,
+    engine: type[Engine],
+    schedule: Schedule,
+    fewer: Mapping[str, int] = MappingProxyType({}),
+) -> tuple[Mapping[str, Stream], dict[str, Stream]]:
+    """The streams whose oracle is the engine itself, and all streams, by request.
+
+    Args:
+        fewer: requests of whose stream only so many tokens are needed.
+    """
     solo = subject.oracle.solo
     with subject.phases("single stream"):
         own = _engine_streams(subject, engine, schedule)
-        others = [r for r in schedule.requests if r.request_id not in own]
-        return own, own | {r.request_id: solo(r, schedule.options, schedule) for r in others}
+        others = [
+            msgspec.structs.replace(r, max_tokens=fewer.get(r.request_id, r.max_tokens))
+            for r in schedule.requests
+            if r.request_id not in own
+        ]
+        found = {r.request_id: solo(r, schedule.options, schedule) for r in others}
+        return own, dict(own) | found
+
+
+def _fewer(schedule: Schedule) -> dict[str, int]:
+    """Of requests removed by another one's progress: more tokens than they have by then.
+
+    Both have at most one token in each step.
+    """
+    arrived = {r.request_id: arrival for arrival in schedule.arrivals for r in arrival.requests}
+    found = {}
+    for removal in schedule.removals:
+        when = removal.when
+        for name in removal.request_ids if when.stage is Stage.DECODE else ():
+            since = arrived[name].when
+            before = since.count if since.request_id == when.request_id else 0
+            most = when.count - before + _SPARE
+            if when.request_id is not None and most < schedule.request(name).max_tokens:
+                found[name] = most
+    return found
 
 
 def _of_whole_prompts(schedule: Schedule) -> Schedule:
