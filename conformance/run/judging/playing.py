@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 import msgspec
 import numpy as np
@@ -72,6 +71,62 @@ class _Noise:
         return self.measured[name]
 
 
+class _Wanted:
+    """The single streams of a schedule's requests.
+
+    Args:
+        short: requests that are removed need no tokens that come later, until ``lengthen``.
+
+    Attributes:
+        own: the streams whose oracle is the engine itself.
+        streams: all streams.
+        tokens: their tokens.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        engine: type[Engine],
+        schedule: Schedule,
+        *,
+        short: bool,
+    ) -> None:
+        self._oracle, self._phases, self._schedule = subject.oracle, subject.phases, schedule
+        with self._phases("single stream"):
+            self.own = _engine_streams(subject, engine, schedule)
+        self.streams: dict[str, Stream] = dict(self.own)
+        self.tokens: dict[str, tuple[int, ...]] = {}
+        self._floors: dict[str, Envelope] = {}
+        self._fewer = _fewer(schedule) if short else {}
+        self._decode()
+
+    def lengthen(self, run: Trace | None = None) -> None:
+        """Have all tokens of each request, as a forced run is fed; or if that run has as many."""
+        fewer = self._fewer.items()
+        if run is None or any(len(run.stream(name).tokens) >= most for name, most in fewer):
+            self._fewer = {}
+            self._decode()
+
+    def floor(self, name: str) -> Envelope:
+        """The smallest noise to assume for a request."""
+        if name not in self._floors:
+            options = self._schedule.options
+            self._floors[name] = self._oracle.floor_envelope(self.streams[name], options)
+        return self._floors[name]
+
+    def _decode(self) -> None:
+        schedule = self._schedule
+        with self._phases("single stream"):
+            for request in schedule.requests:
+                name = request.request_id
+                most = self._fewer.get(name, request.max_tokens)
+                if name not in self.own:
+                    needed = msgspec.structs.replace(request, max_tokens=most)
+                    self.streams[name] = self._oracle.solo(needed, schedule.options, schedule)
+        self.tokens.update((name, stream.tokens) for name, stream in self.streams.items())
+        self._floors.clear()
+
+
 def play_schedule(
     subject: Subject,
     engine: type[Engine],
@@ -98,14 +153,12 @@ def play_schedule(
     if any(request.random for request in schedule.requests):
         return followed(subject, engine, schedule, _run(subject, engine, schedule))
     single = _of_whole_prompts(schedule) if uncut else schedule
-    options, oracle = single.options, subject.oracle
     # Which drafts are accepted depends on the model's own tokens, so these runs are never forced.
     drafting = schedule.options.drafting is not None
     served = Capability.SERVED in engine.capabilities
-    fewer = _fewer(single) if once and not (drafting or served) else {}
-    own, want = _wanted(subject, engine, single, fewer)
-    noise = _Noise(subject, single, own)
-    forced = {name: stream.tokens for name, stream in want.items()}
+    wanted = _Wanted(subject, engine, single, short=once and not (drafting or served))
+    want, forced = wanted.streams, wanted.tokens
+    noise = _Noise(subject, single, wanted.own)
     engine.check(subject.model, schedule, forced)
     hints = {name: hints_of(stream, subject.family.tokens) for name, stream in want.items()}
     first_tokens = forced if Capability.FORCED in engine.capabilities and not drafting else None
@@ -114,13 +167,6 @@ def play_schedule(
         given = hints if drafting else None
         return _run(subject, engine, schedule, forced=tokens, hints=given, churn=churn)
 
-    def lengthen() -> None:
-        """Have all tokens of requests that are removed, as a forced run is fed."""
-        want.update(_wanted(subject, engine, single)[1])
-        forced.update((name, stream.tokens) for name, stream in want.items())
-        floor.cache_clear()
-
-    floor = functools.cache(lambda name: oracle.floor_envelope(want[name], options))
     drafted_alone = DraftsAlone(subject, engine, schedule, hints)
 
     def played(*traces: Trace) -> Play:
@@ -128,16 +174,16 @@ def play_schedule(
             schedule,
             traces,
             want,
-            floor=floor,
+            floor=wanted.floor,
             envelope=noise.envelope,
             wider=noise.wider,
             full_logprobs=Capability.LOGPROBS in engine.capabilities and not drafting,
             staged=Capability.STAGES in engine.capabilities,
             dtypes=_dtypes(subject, single, traces[0]),
             engine=engine.name,
-            dtype=oracle.dtype,
+            dtype=subject.oracle.dtype,
             same_calls=_on_cpu(),
-            same_products=_same_products(oracle.dtype),
+            same_products=_same_products(subject.oracle.dtype),
             alone=_alone(subject, schedule),
             drafted_alone=drafted_alone,
             word=functools.partial(_word, subject, schedule),
@@ -147,14 +193,12 @@ def play_schedule(
 
     free = run(None, churn=churn) if once else None
     if free is not None:
-        if any(len(free.stream(name).tokens) >= most for name, most in fewer.items()):
-            lengthen()
+        wanted.lengthen(free)
         only = played(free)
         # What a client of a server sees depends on timing: no two runs are the same.
         if served or not _complete(free) or _follows(only) or enough(only):
             return only
-        if fewer:
-            lengthen()
+        wanted.lengthen()
     first = run(first_tokens, churn=churn or once)
     only = played(first)
     if not _complete(first) or enough(only):
@@ -283,29 +327,6 @@ def _alone(subject: Subject, schedule: Schedule) -> float | None:
             )
         counts.append(len(places))
     return (counts[1] - counts[0]) / (_MORE - _FEW)
-
-
-def _wanted(
-    subject: Subject,
-    engine: type[Engine],
-    schedule: Schedule,
-    fewer: Mapping[str, int] = MappingProxyType({}),
-) -> tuple[Mapping[str, Stream], dict[str, Stream]]:
-    """The streams whose oracle is the engine itself, and all streams, by request.
-
-    Args:
-        fewer: requests of whose stream only so many tokens are needed.
-    """
-    solo = subject.oracle.solo
-    with subject.phases("single stream"):
-        own = _engine_streams(subject, engine, schedule)
-        others = [
-            msgspec.structs.replace(r, max_tokens=fewer.get(r.request_id, r.max_tokens))
-            for r in schedule.requests
-            if r.request_id not in own
-        ]
-        found = {r.request_id: solo(r, schedule.options, schedule) for r in others}
-        return own, dict(own) | found
 
 
 def _fewer(schedule: Schedule) -> dict[str, int]:
