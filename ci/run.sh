@@ -8,9 +8,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONDONTWRITEBYTECODE
 bash ci/setup.sh
 if [ $# -eq 0 ]; then
-  echo "ci/run.sh: five scenarios of every family; bash ci/run.sh --tier default plays the whole ladder"
+  echo "ci/run.sh: a few scenarios of every family; bash ci/run.sh --tier default plays the whole ladder"
   set -- --tier quick
-  for scenario in repeat images_together mixed_modality quantized traffic; do
+  for scenario in repeat images_together mixed_modality quantized traffic traffic_options; do
     set -- "$@" --scenario "$scenario"
   done
 fi

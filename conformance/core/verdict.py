@@ -141,7 +141,8 @@ class ScheduleResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``costs`` are its counts for contracts, if it has any.
 
-    ``single_logprob`` is the sum of the logprobs of its single streams' tokens, in nats.
+    ``single_logprob`` is the sum of the logprobs of its single streams' tokens, in nats, but for
+    requests that are removed.
 
     ``wrong`` are the wrong requests of all its findings, each with its first wrong output token: a
     result holds only some of the findings.

@@ -48,6 +48,7 @@ class Oracle:
 
     Attributes:
         dtype: the model's.
+        least: the fewest steps of the single stream of a plain request.
         calls: how many model calls single streams and noise took in this run.
     """
 
@@ -62,6 +63,7 @@ class Oracle:
         meter: Sequence[ForwardCall] = (),
     ) -> None:
         self.dtype = dtype
+        self.least = MIN_STEPS
         self._library = library
         self._model = model
         self._stateless_steps = stateless_steps
@@ -84,11 +86,12 @@ class Oracle:
         stream = self._streams.get(key)
         known = len(stream.tokens) if stream is not None else 0
         own_limit = self._library.own_limits and known != request.max_tokens
-        if stream is None or known < request.max_tokens or own_limit:
+        short = stream is not None and known < request.max_tokens and not _stopped(stream, request)
+        if stream is None or short or own_limit:
             # Only plain requests are in several scenarios, with different max_tokens.
             own = request.sampler or request.processors or request.continues or options.kv
             shared = not own
-            least = MIN_STEPS if shared and not self._library.own_limits else 0
+            least = self.least if shared and not self._library.own_limits else 0
             steps = max(request.max_tokens, least)
             stream = self._stored.get((key, steps))
             if stream is None:
@@ -314,6 +317,10 @@ def cut(stream: Stream, request: Request) -> Stream:
         if any(tokens[max(0, end - len(s)) : end] == s for s in request.stop if s):
             return _first(stream, end, FinishReason.STOP)
     return _first(stream, len(tokens), FinishReason.LENGTH)
+
+
+def _stopped(stream: Stream, request: Request) -> bool:
+    return cut(stream, request).finish_reason is FinishReason.STOP
 
 
 def _rounded(steps: int) -> int:

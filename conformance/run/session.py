@@ -29,6 +29,7 @@ from conformance.core.representatives import representatives
 from conformance.core.schedule import Schedule
 from conformance.core.verdict import CaseId, CaseResult, Finding, Verdict
 from conformance.reference.family_store import FamilyStore
+from conformance.reference.oracle import MIN_STEPS
 from conformance.reference.subject import Around, Subject
 from conformance.run.judging.discerning import discerning
 from conformance.run.judging.judge import Outcome, Until, brief_for, judge_batched
@@ -36,6 +37,7 @@ from conformance.run.judging.oracle_check import judge_oracle
 from conformance.run.judging.summing import result_of
 from conformance.run.registry import Registry
 from conformance.run.tiers import WHOLE, Tier
+from conformance.scenarios.workloads import is_workload
 
 # Number of loaded models: the cases of a family come in a row, in at most three dtypes.
 _KEPT = 3
@@ -128,6 +130,8 @@ class Session:
     ) -> Outcome:
         engine = self.registry.engines[case.engine]
         scenario = self.registry.scenarios[case.scenario]
+        # A workload's rows are in no other scenario, which would need more of their tokens.
+        subject.oracle.least = 0 if is_workload(scenario.name) else MIN_STEPS
         if lacking := sorted(scenario.needs & engine.not_offered()):
             raise NotOffered(f"no {', '.join(lacking)}, as --not-offered says")
         plays = functools.partial(self.tier.keeps, subject.family, scenario.name)

@@ -155,7 +155,7 @@ def test_a_breach_is_found(rule, before, after, tmp_path):
         (
             [],
             "run --tier quick --scenario repeat --scenario images_together --scenario "
-            "mixed_modality --scenario quantized --scenario traffic",
+            "mixed_modality --scenario quantized --scenario traffic --scenario traffic_options",
         ),
         (["--lf"], "run --lf"),
         (["--tier", "default"], "run --tier default"),

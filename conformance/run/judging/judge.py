@@ -270,8 +270,13 @@ def _result(played: Play, findings: Sequence[Finding]) -> ScheduleResult:
 
 
 def _single_logprob(played: Play) -> float | None:
-    """The sum of the logprobs of the single streams' tokens, if they have any."""
-    tables = [(s.logprobs, s.tokens) for s in played.want.values() if s.logprobs is not None]
+    """The sum of the logprobs of the single streams' tokens, if they have any.
+
+    Of requests that are removed, how many tokens are known depends on the run.
+    """
+    removed = played.schedule.removed_ids
+    streams = [stream for name, stream in played.want.items() if name not in removed]
+    tables = [(s.logprobs, s.tokens) for s in streams if s.logprobs is not None]
     given = [float(rows[np.arange(len(tokens)), list(tokens)].sum()) for rows, tokens in tables]
     total = sum(given)
     return round(total, 5) if given and np.isfinite(total) else None

@@ -18,7 +18,7 @@ from conformance.core.engine import Capability, Engine
 from conformance.core.failures import failure_of
 from conformance.core.numerics import Envelope
 from conformance.core.rounds import Hints, hints_of
-from conformance.core.schedule import Request, Schedule, Weigh, validate
+from conformance.core.schedule import Request, Schedule, Stage, Weigh, validate
 from conformance.core.token_choice import Sampler
 from conformance.core.trace import Failure, FinishReason, Stream, Trace
 from conformance.reference.subject import Subject
@@ -71,6 +71,62 @@ class _Noise:
         return self.measured[name]
 
 
+class _Wanted:
+    """The single streams of a schedule's requests.
+
+    Args:
+        short: requests that are removed need no tokens that come later, until ``lengthen``.
+
+    Attributes:
+        own: the streams whose oracle is the engine itself.
+        streams: all streams.
+        tokens: their tokens.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        engine: type[Engine],
+        schedule: Schedule,
+        *,
+        short: bool,
+    ) -> None:
+        self._oracle, self._phases, self._schedule = subject.oracle, subject.phases, schedule
+        with self._phases("single stream"):
+            self.own = _engine_streams(subject, engine, schedule)
+        self.streams: dict[str, Stream] = dict(self.own)
+        self.tokens: dict[str, tuple[int, ...]] = {}
+        self._floors: dict[str, Envelope] = {}
+        self._fewer = _fewer(schedule) if short else {}
+        self._decode()
+
+    def lengthen(self, run: Trace | None = None) -> None:
+        """Have all tokens of each request, as a forced run is fed; or if that run has as many."""
+        fewer = self._fewer.items()
+        if run is None or any(len(run.stream(name).tokens) >= most for name, most in fewer):
+            self._fewer = {}
+            self._decode()
+
+    def floor(self, name: str) -> Envelope:
+        """The smallest noise to assume for a request."""
+        if name not in self._floors:
+            options = self._schedule.options
+            self._floors[name] = self._oracle.floor_envelope(self.streams[name], options)
+        return self._floors[name]
+
+    def _decode(self) -> None:
+        schedule = self._schedule
+        with self._phases("single stream"):
+            for request in schedule.requests:
+                name = request.request_id
+                most = self._fewer.get(name, request.max_tokens)
+                if name not in self.own:
+                    needed = msgspec.structs.replace(request, max_tokens=most)
+                    self.streams[name] = self._oracle.solo(needed, schedule.options, schedule)
+        self.tokens.update((name, stream.tokens) for name, stream in self.streams.items())
+        self._floors.clear()
+
+
 def play_schedule(
     subject: Subject,
     engine: type[Engine],
@@ -97,13 +153,13 @@ def play_schedule(
     if any(request.random for request in schedule.requests):
         return followed(subject, engine, schedule, _run(subject, engine, schedule))
     single = _of_whole_prompts(schedule) if uncut else schedule
-    options, oracle = single.options, subject.oracle
-    own, want = _wanted(subject, engine, single)
-    noise = _Noise(subject, single, own)
-    forced = {name: stream.tokens for name, stream in want.items()}
-    engine.check(subject.model, schedule, forced)
     # Which drafts are accepted depends on the model's own tokens, so these runs are never forced.
     drafting = schedule.options.drafting is not None
+    served = Capability.SERVED in engine.capabilities
+    wanted = _Wanted(subject, engine, single, short=once and not (drafting or served))
+    want, forced = wanted.streams, wanted.tokens
+    noise = _Noise(subject, single, wanted.own)
+    engine.check(subject.model, schedule, forced)
     hints = {name: hints_of(stream, subject.family.tokens) for name, stream in want.items()}
     first_tokens = forced if Capability.FORCED in engine.capabilities and not drafting else None
 
@@ -111,7 +167,6 @@ def play_schedule(
         given = hints if drafting else None
         return _run(subject, engine, schedule, forced=tokens, hints=given, churn=churn)
 
-    floor = functools.cache(lambda name: oracle.floor_envelope(want[name], options))
     drafted_alone = DraftsAlone(subject, engine, schedule, hints)
 
     def played(*traces: Trace) -> Play:
@@ -119,16 +174,16 @@ def play_schedule(
             schedule,
             traces,
             want,
-            floor=floor,
+            floor=wanted.floor,
             envelope=noise.envelope,
             wider=noise.wider,
             full_logprobs=Capability.LOGPROBS in engine.capabilities and not drafting,
             staged=Capability.STAGES in engine.capabilities,
             dtypes=_dtypes(subject, single, traces[0]),
             engine=engine.name,
-            dtype=oracle.dtype,
+            dtype=subject.oracle.dtype,
             same_calls=_on_cpu(),
-            same_products=_same_products(oracle.dtype),
+            same_products=_same_products(subject.oracle.dtype),
             alone=_alone(subject, schedule),
             drafted_alone=drafted_alone,
             word=functools.partial(_word, subject, schedule),
@@ -138,11 +193,12 @@ def play_schedule(
 
     free = run(None, churn=churn) if once else None
     if free is not None:
+        wanted.lengthen(free)
         only = played(free)
         # What a client of a server sees depends on timing: no two runs are the same.
-        last = Capability.SERVED in engine.capabilities
-        if last or not _complete(free) or _follows(only) or enough(only):
+        if served or not _complete(free) or _follows(only) or enough(only):
             return only
+        wanted.lengthen()
     first = run(first_tokens, churn=churn or once)
     only = played(first)
     if not _complete(first) or enough(only):
@@ -200,6 +256,8 @@ def _beside(subject: Subject, schedule: Schedule) -> list[Beside]:
     return found
 
 
+# Tokens of a removed request's single stream that no run reaches.
+_SPARE = 2
 # Tokens that rows of other models have: few, as each costs a step of four models.
 _BESIDE = 6
 # Logprob of all other tokens if only the chosen one's is known: then no margin is small.
@@ -271,15 +329,22 @@ def _alone(subject: Subject, schedule: Schedule) -> float | None:
     return (counts[1] - counts[0]) / (_MORE - _FEW)
 
 
-def _wanted(
-    subject: Subject, engine: type[Engine], schedule: Schedule
-) -> tuple[Mapping[str, Stream], Mapping[str, Stream]]:
-    """The streams whose oracle is the engine itself, and all streams, by request."""
-    solo = subject.oracle.solo
-    with subject.phases("single stream"):
-        own = _engine_streams(subject, engine, schedule)
-        others = [r for r in schedule.requests if r.request_id not in own]
-        return own, own | {r.request_id: solo(r, schedule.options, schedule) for r in others}
+def _fewer(schedule: Schedule) -> dict[str, int]:
+    """Of requests removed by another one's progress: more tokens than they have by then.
+
+    Both have at most one token in each step.
+    """
+    arrived = {r.request_id: arrival for arrival in schedule.arrivals for r in arrival.requests}
+    found = {}
+    for removal in schedule.removals:
+        when = removal.when
+        for name in removal.request_ids if when.stage is Stage.DECODE else ():
+            since = arrived[name].when
+            before = since.count if since.request_id == when.request_id else 0
+            most = when.count - before + _SPARE
+            if when.request_id is not None and most < schedule.request(name).max_tokens:
+                found[name] = most
+    return found
 
 
 def _of_whole_prompts(schedule: Schedule) -> Schedule:

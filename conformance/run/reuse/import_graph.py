@@ -10,6 +10,9 @@ from pathlib import Path
 
 from conformance.reference.installed_files import package_folder
 
+# Where statements have others; an expression has no list in any of these.
+_PARTS = ("body", "orelse", "finalbody", "handlers", "cases")
+
 
 def closure(names: Iterable[str], following: Callable[[str], Iterable[str]]) -> set[str]:
     """These names and all that follow from them, one through another."""
@@ -85,7 +88,16 @@ def imports_of(path: Path, package: str) -> tuple[str, ...] | None:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError):
         return None
-    return tuple(name for node in ast.walk(tree) for name in _imports(node, package))
+    return tuple(name for node in _statements(tree) for name in _imports(node, package))
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """All statements: imports are in no expression, and most nodes are expressions."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += (one for part in _PARTS for one in getattr(node, part, ()))
 
 
 def _imports(node: ast.AST, package: str) -> Iterator[str]:

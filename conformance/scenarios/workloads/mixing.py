@@ -224,9 +224,12 @@ def stopping(
         plain = kind < 3 or request.max_tokens == 1 or request.request_id in by_engine
         if plain and not (lasts and options.stop):
             return replace(request, stop=options.stop)
-        tokens = brief.solo(request, options).tokens
+        end = choices.integer(1, request.max_tokens)
+        # What comes after its end need not be known.
+        needed = request if lasts else replace(request, max_tokens=end)
+        tokens = brief.solo(needed, options).tokens
+        end = min(end, len(tokens))
         never = next(t for t in range(low, high) if t not in tokens)
-        end = choices.integer(1, len(tokens))
         begun = (*tokens[: max(1, end - 1)], never)
         if lasts:
             return replace(request, stop=(begun, (never,), (never, *tokens[:_ALIKE])))

@@ -128,6 +128,19 @@ def test_stop_sequences_do_not_make_another_stream():
     assert len(library.streams) == 1
 
 
+def test_a_stream_that_a_stop_sequence_ends_is_made_no_longer():
+    library = ToyLibrary()
+    oracle = oracle_of(library)
+    oracle.least = 0
+    known = oracle.solo(ask(max_tokens=3), DEFAULT, None)
+    stop = ((known.tokens[2],),) if known.tokens[2] not in known.tokens[:2] else (known.tokens,)
+    stopped = oracle.solo(ask(max_tokens=9, stop=stop), DEFAULT, None)
+    assert (stopped.tokens, stopped.finish_reason) == (known.tokens, FinishReason.STOP)
+    assert library.streams == [("a", 3)]
+    oracle.solo(ask(max_tokens=9, stop=((-1,),)), DEFAULT, None)
+    assert library.streams == [("a", 3), ("a", 9)]
+
+
 @pytest.mark.parametrize(
     ("length", "sizes", "streams"),
     [

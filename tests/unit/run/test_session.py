@@ -12,6 +12,7 @@ from miniatures.wrong import WRONG
 
 from conformance.core.errors import ModelError, Unsupported
 from conformance.core.verdict import CaseId, Verdict, decode, encode
+from conformance.reference.oracle import MIN_STEPS
 from conformance.report.history import wrong_requests
 from conformance.run import session as module
 from conformance.run.judging import summing
@@ -74,6 +75,18 @@ def test_a_right_engines_result(session):
 def test_a_scenario_without_an_engine_is_judged_by_the_oracle(session):
     assert run(session, "repeat").verdict is Verdict.EXACT
     assert [s.name for s in run(session, "rechunked").schedules] == ["rechunked"]
+
+
+def test_only_rungs_have_longer_single_streams_than_they_need(session):
+    """A workload's rows are in no other scenario."""
+    streams = session.registry.libraries["toy"].streams
+    for scenario in ("ragged", "traffic", "ragged"):
+        session._subjects.clear()
+        streams.clear()
+        run(session, scenario)
+        # Two steps show the dtypes of caches.
+        short = {steps for _, steps in streams if steps < MIN_STEPS} - {2}
+        assert (1 in short) is bool(short) is (scenario == "traffic")
 
 
 def test_only_the_last_models_are_kept(session):

@@ -14,12 +14,12 @@ from conformance.core import numerics
 from conformance.core.engine_options import Drafting, EngineOptions
 from conformance.core.numerics import Envelope
 from conformance.core.rounds import hints_of
-from conformance.core.schedule import Arrival, Continuation, Media, Request, Schedule
+from conformance.core.schedule import Arrival, Continuation, Media, Removal, Request, Schedule
 from conformance.core.trace import Mode
 from conformance.run.judging.judge import brief_for
 from conformance.run.judging.playing import _dtypes, _Noise, play_schedule
 from conformance.scenarios import LADDER
-from conformance.scenarios.build import text_request, together
+from conformance.scenarios.build import produced, text_request, together
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +113,41 @@ def test_a_further_schedule_that_leaves_the_oracle_is_played_like_the_first(toy)
     played = play_schedule(toy, NanInPadding, one_schedule(toy, NanInPadding), once=True)
     assert [trace.mode for trace in played.traces] == [trace.mode for trace in twice.traces]
     assert played.traces[0].mode is Mode.FORCED
+
+
+def with_a_removal(toy):
+    """The second of two rows leaves when the first has two tokens."""
+    brief = brief_for(toy, ContinuousBatching, 0)
+    rows = [
+        text_request(brief, name, length, max_tokens=12)
+        for name, length in (("stays", 5), ("leaves", 9))
+    ]
+    return Schedule("one_leaves", (together(*rows),), (Removal(("leaves",), produced("stays", 2)),))
+
+
+class IgnoresRemovals(ContinuousBatching):
+    def remove(self, request_ids):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("engine", "once", "known"),
+    [
+        (ContinuousBatching, True, 4),
+        (ContinuousBatching, False, 12),  # a forced run is fed all of them
+        (NanInPadding, True, 12),  # so is one after a free run that differs
+        (IgnoresRemovals, True, 12),  # a run that goes on is compared to its end
+    ],
+)
+def test_of_a_removed_request_no_more_is_decoded_alone_than_a_run_may_reach(engine, once, known):
+    fresh = subject()
+    fresh.oracle.least = 0
+    played = play_schedule(fresh, engine, with_a_removal(fresh), once=once)
+    assert {name: len(stream.tokens) for name, stream in played.want.items()} == {
+        "stays": 12,
+        "leaves": known,
+    }
+    assert len(played.floor("leaves").full) == known
 
 
 def test_one_that_goes_on_has_those_of_a_text_of_its_own():

@@ -6,7 +6,7 @@ import pytest
 
 from conformance.core.verdict import CaseId
 from conformance.run.reuse import import_graph
-from conformance.run.reuse.import_graph import imports, reached
+from conformance.run.reuse.import_graph import imports, imports_of, reached
 from conformance.run.reuse.planning import Reuse
 
 FILES = {
@@ -51,6 +51,27 @@ EVERY = {"lib", "lib.generate", "lib.models", "lib.models.cache"}
 )
 def test_imports_are_followed_also_within_functions(module, more):
     assert reached([f"lib.models.{module}"]) == EVERY | more
+
+
+PLACES = (
+    "if x:\n {}\nelif y:\n {}\nelse:\n {}",
+    "for x in y:\n {}\nelse:\n {}",
+    "while x:\n {}\nelse:\n {}",
+    "with x:\n {}",
+    "try:\n {}\nexcept A:\n {}\nelse:\n {}\nfinally:\n {}",
+    "try:\n {}\nexcept* A:\n {}",
+    "match x:\n case 1:\n  {}\n case _:\n  {}",
+    "class A:\n {}",
+    "async def a():\n async with x:\n  {}\n async for x in y:\n  {}",
+)
+
+
+@pytest.mark.parametrize("text", PLACES)
+def test_imports_are_found_wherever_a_statement_may_be(text, tmp_path):
+    number = text.count("{}")
+    path = tmp_path / "module.py"
+    path.write_text(text.format(*(f"import of_{n}" for n in range(number))))
+    assert sorted(imports_of(path, "lib") or ()) == [f"of_{n}" for n in range(number)]
 
 
 def test_what_cannot_be_read_may_import_anything():

@@ -84,6 +84,23 @@ def test_a_schedule_that_is_not_played_costs_no_single_stream(toy):
     assert asked() == 0 < asked("many") < asked("few_slots", "many")
 
 
+def test_of_a_row_that_ends_early_no_later_token_is_asked_for(toy):
+    brief = brief_for(toy, ContinuousBatching, 0)
+    asked = {}
+
+    def solo(request, options):
+        asked[request.request_id] = request.max_tokens
+        return brief.solo(request, options)
+
+    _, many, _ = TRAFFIC.make(dataclasses.replace(brief, solo=solo))
+    streams = {r.request_id: brief.solo(r, many.options) for r in many.requests if r.stop}
+    ended = [n for n, s in streams.items() if s.finish_reason is FinishReason.STOP and n in asked]
+    early = [n for n in ended if len(streams[n].tokens) < many.request(n).max_tokens]
+    own = [name for name in early if many.request(name).stop != many.options.stop]
+    assert len(own) > 3
+    assert all(asked[name] == len(streams[name].tokens) for name in own)
+
+
 def test_rows_end_by_stops_and_by_limits(toy):
     """By a stop and by the limit; sequences of one token, of two, of more than three."""
     ends, lengths = set(), set()
