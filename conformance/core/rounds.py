@@ -9,6 +9,8 @@ import numpy as np
 
 from conformance.core.trace import Claim, FinishReason, Stream, Trace
 
+# Counts are added up as floats.
+_ROUNDED = 1e-6
 WASTED = "the engine accepts another number of a draft's tokens than were right"
 
 
@@ -96,6 +98,22 @@ def all_accepted(going: Sequence[Given], ended: Sequence[Given]) -> Claim:
     as_fewest = equal and (said[0] == fewest or any(row.may_be(said[0]) for row in ended))
     what = "tokens that the rows of a batch got of their drafts"
     return Claim(what, _listed(said), _listed(right), said == right or as_fewest, WASTED)
+
+
+def counted_as_accepted(said: float, going: Sequence[Given], ended: Sequence[Given]) -> Claim:
+    """An engine's claim of how many tokens of a draft were accepted, in the mean of a round's rows.
+
+    Args:
+        said: its mean.
+        going: the rows that are drafted for again.
+        ended: those that are not; of the right tokens of these any number may have been accepted.
+    """
+    produced = [max(row.tokens - 1, 0) for row in (*going, *ended)]
+    possible = [row.tokens - 1 for row in going] + [max(r.right, r.tokens - 1) for r in ended]
+    least, most = (sum(counts) / len(produced) for counts in (produced, possible))
+    found = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+    what = "accepted tokens of a draft, in the mean of the rows"
+    return Claim(what, f"{said:g}", found, least - _ROUNDED <= said <= most + _ROUNDED)
 
 
 def _listed(counts: Sequence[int]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain, takewhile
+from operator import eq
 from typing import Any
 
 from conformance.backend.cache_entries import arrays, leaves
@@ -80,6 +81,8 @@ class Claims:
         self._made: list[Claim] = []
         # For each request, the number of tokens fed at the end of each piece of its prompt.
         self._ends: dict[int, set[int]] = {}
+        # For each request, its tokens so far: those before its prompt, its prompt and its output.
+        self._tokens: dict[int, list[int]] = {}
 
     def taken(self) -> tuple[Claim, ...]:
         """The claims since the previous call."""
@@ -133,9 +136,15 @@ class Claims:
         self._add("prompts at once", at[Stage.PREFILL], 0, options.prefill_batch_size)
         self._add("rows at once", at[Stage.DECODE], 0, most)
 
-    def inserted(self, uid: int, pieces: Sequence[Sequence[int]]) -> None:
-        """Register the pieces of a new request's prompt; its last token is a piece by itself."""
+    def inserted(
+        self, uid: int, pieces: Sequence[Sequence[int]], before: Sequence[int] = ()
+    ) -> None:
+        """Register a new request's prompt in pieces, and the tokens that its cache already has.
+
+        The prompt's last token is a piece by itself.
+        """
         self._made.append(unused(uid, self._ends))
+        self._tokens[uid] = [*before, *chain.from_iterable(pieces)]
         ends = list(accumulate(len(piece) for piece in pieces if piece))
         self._ends[uid] = {*ends, ends[-1] - 1} if ends else set()
 
@@ -150,6 +159,19 @@ class Claims:
         done, whole = response.progress
         self._add("ends of the last piece of a prompt", response.end_of_segment, 1, 1)
         self._add("tokens of a prompt that has ended", done, whole, whole)
+
+    def produced(self, response: Any) -> None:
+        """Register a row's next token; claim that a row that has ended has all of its tokens."""
+        self._tokens.get(response.uid, []).append(int(response.token))
+        if response.finish_reason is not None and response.all_tokens is not None:
+            self.kept(response.uid, response.all_tokens)
+
+    def kept(self, uid: int, tokens: Sequence[int]) -> None:
+        """Claim that the tokens given out with the cache of a row that decodes are the row's."""
+        whole = self._tokens.get(uid, [])
+        alike = sum(takewhile(bool, map(eq, tokens, whole)))
+        self._add("tokens of a row, beside its cache", len(tokens), len(whole), len(whole))
+        self._add("tokens that are the row's, beside its cache", len(tokens), alike, alike)
 
     def chosen(self, sampler: RecordedSampler, event: TokenEvent) -> None:
         """Claim that the event's sampler was given the logprobs that the event reports."""

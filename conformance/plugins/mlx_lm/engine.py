@@ -136,15 +136,15 @@ class MlxLmEngine(Engine):
         pieces = [start.segments] if start is not None else [_pieces(r) for r in requests]
         if start is not None:
             options |= {"caches": [start.cache], "all_tokens": [start.tokens]}
-            uids = self._generator.insert_segments(pieces, **options)
-        elif any(r.segments for r in requests):
+        earlier = [tuple(tokens) for tokens in options.get("all_tokens", [()] * len(requests))]
+        if start is not None or any(r.segments for r in requests):
             uids = self._generator.insert_segments(pieces, **options)
         else:
             uids = self._generator.insert([list(r.prompt) for r in requests], **options)
-        for uid, request, own in zip(uids, requests, pieces, strict=True):
+        for uid, request, own, tokens in zip(uids, requests, pieces, earlier, strict=True):
             self._ids[uid] = request.request_id
             self._progress[uid] = 0
-            self._claims.inserted(uid, own)
+            self._claims.inserted(uid, own, tokens)
         for submission, given in zip(submissions, processors, strict=True):
             before = submission.prefix[1] if submission.prefix is not None else ()
             request = submission.request
@@ -253,7 +253,9 @@ class MlxLmEngine(Engine):
         if request_id in self._finished_caches:
             return self._finished_caches[request_id]
         uid = self._uid(request_id)
-        return self._generator.extract_cache([uid])[uid]
+        cache, tokens = self._generator.extract_cache([uid])[uid]
+        self._claims.kept(uid, tokens)
+        return cache, tokens
 
     def reloaded(self, prefix: Any) -> Any:
         """The cache saved to a file and loaded; its tokens are kept, as the file lacks them."""
@@ -314,6 +316,7 @@ class MlxLmEngine(Engine):
 
     def _event(self, response: Any) -> TokenEvent:
         name = self._name(response.uid)
+        self._claims.produced(response)
         if response.finish_reason is not None:
             self._finished_caches[name] = (response.prompt_cache, response.all_tokens)
         logprobs = np.array(response.logprobs.astype(mx.float32))  # [vocab]

@@ -21,7 +21,7 @@ from conformance.backend.checkpoint import library_errors, verify
 from conformance.core.engine_options import Drafting
 from conformance.core.errors import ModelError
 from conformance.core.family import Facts, Family, Recipe, WeightRule
-from conformance.core.rounds import Given, Hints, all_accepted
+from conformance.core.rounds import Given, Hints, all_accepted, counted_as_accepted
 from conformance.core.trace import Claim
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.loading import write_checkpoint
@@ -94,6 +94,8 @@ class DraftEditor:
         self._foreseen: dict[str, tuple[int, int]] = {}
         self._rows = 0  # of the last round, also those that had ended
         self._claims: list[Claim] = []
+        self._drafter = drafter
+        self._counted = self._counts()
         self.drafted: dict[str, int] = {}
         for name in ("draft_block", "draft_block_greedy"):
             if hasattr(drafter, name):
@@ -135,13 +137,15 @@ class DraftEditor:
         return made
 
     def _end_round(self) -> None:
-        """Claim what the last round gave, unless all of its rows have ended.
+        """Claim what the last round gave, and was counted, unless all of its rows have ended.
 
         Nothing is claimed if one had another text, or had ended before: how many of its tokens
         were accepted is unknown, and the others may have got no more than it.
         """
         going: list[Given] = []
         ended: list[Given] = []
+        before, self._counted = self._counted, self._counts()
+        rounds, accepted = (now - then for now, then in zip(self._counted, before, strict=True))
         for name, (start, right) in self._foreseen.items():
             produced, hints = self._produced[name], self._hints[name]
             if hints is None or tuple(produced) != hints.right[: len(produced)]:
@@ -151,7 +155,15 @@ class DraftEditor:
         else:
             if going and self._rows == len(self._foreseen):
                 self._claims.append(all_accepted(going, ended))
+                if rounds:  # older releases do not count them
+                    self._claims.append(counted_as_accepted(accepted / rounds, going, ended))
         self._foreseen, self._rows = {}, 0
+
+    def _counts(self) -> tuple[float, float]:
+        """The drafter's counts so far: of rounds, or of rows and rounds, and of accepted tokens."""
+        names = ("speculative_total_rounds", "speculative_total_accepted")
+        rounds, accepted = (float(getattr(self._drafter, name, 0)) for name in names)
+        return rounds, accepted
 
     def _editing(self, draft: Callable[..., mx.array]) -> Callable[..., mx.array]:
         def edited(last: Any, *args: Any, **kwargs: Any) -> mx.array:

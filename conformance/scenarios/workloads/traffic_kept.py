@@ -22,6 +22,8 @@ _BLOCK = 4
 _LASTING = 48
 # Longer than twice what caches grow by, and than a window that has slid many times.
 _SHARED = 130 * _BLOCK
+# Keys that caches grow by, and a part of them: sizes at which a prefix may be off by one.
+_GROWTH, _PART = 256, 64
 # Tokens of a piece of a long prompt.
 _PIECE = 128
 _WAVES = 4
@@ -124,7 +126,10 @@ def _like(texts: _Texts, root: Request, manner: int) -> Request:
 
 
 def _long(brief: Brief) -> Schedule:
-    """One long prompt; then branches, twins and what goes on after it decode at once."""
+    """One long prompt; then branches, twins and what goes on after it decode at once.
+
+    Some prefixes end where storage is full, and so does a prompt that is kept.
+    """
     caching = PrefixCaching(blocks=1024, block_size=_BLOCK, interval=_PIECE)
     options = EngineOptions(_PIECE, 3, 6, prefix_caching=caching)
     texts = _Texts(brief, Seeded(brief.seed, 6), options)
@@ -133,17 +138,19 @@ def _long(brief: Brief) -> Schedule:
     end = len(texts.whole(base))
     rows = [
         texts.add(texts.own(base.prompt[: _SHARED + 2], 6), 5),
+        texts.add(texts.own(base.prompt[: 2 * _GROWTH], _PART), 4),
+        texts.add(texts.own(base.prompt[:_GROWTH], 3), 5),
         texts.other(9, 7),
         texts.add(texts.own(texts.whole(base), 3), 6),
         texts.add(texts.alike(base.prompt, _SHARED - 1), 4),
         texts.add(texts.own(texts.twin(texts.whole(base), end - 1), 2), 3),
         texts.add(texts.own(base.prompt[: _SHARED // 3], 5), 6),
     ]
-    again = texts.add(texts.own(base.prompt, 1), 3)
+    again = [texts.add(texts.own(row.prompt, 1), 3) for row in (base, rows[1])]
     arrivals = (
         together(first, base),
         together(*rows, when=gone(base.request_id)),
-        together(again, when=gone(rows[-1].request_id)),
+        together(*again, when=gone(rows[-1].request_id)),
     )
     return Schedule("long", arrivals, options=options)
 

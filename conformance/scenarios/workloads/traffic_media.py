@@ -88,24 +88,29 @@ def _showing(brief: Brief, choices: Choices, kind: str) -> Dress:
             count = _SEVERAL if several > 1 and number > 3 else several
             media = [Media(kind, sizes[(number + i) % len(sizes)], i) for i in range(count)]
         variant = 0 if twins else number
-        return _of(brief, request, media, _Text(variant))
+        return _of(brief, request, media, _Text(variant, before=3 - variant % 3))
 
     return dress
 
 
 @dataclass(frozen=True)
 class _Text:
-    """The text around media: its variant, tokens after them, and tokens between two, or one."""
+    """The text around media: its variant, tokens before, after and between them.
+
+    More tokens before them are fewer after them. Between two is one token, unless some are given.
+    """
 
     variant: int
     after: int = 4
     between: tuple[int, ...] = ()
+    before: int = 3
 
 
 def _of(brief: Brief, request: Request, media: list[Media], text: _Text) -> Request:
     """The request with a prompt of these media and a text."""
-    before = brief.prompt(3, text.variant)
-    after = brief.prompt(text.after + text.variant % 5, text.variant)
+    words = brief.prompt(3, text.variant)
+    words += brief.prompt(text.after + text.variant % 5, text.variant)
+    before, after = words[: text.before], words[text.before :]
     shown: list[tuple[int, ...] | Media] = []
     for place, medium in enumerate(media):
         shown += [*([text.between or brief.prompt(1, place)] if place else []), medium]
@@ -139,14 +144,20 @@ def _kept(brief: Brief, kind: str) -> Schedule:
 
 
 def _pairs(brief: Brief, kind: str) -> list[Schedule]:
-    """Each request before its near twin: images of equal brightness, and prompts of two media."""
+    """Each request before its near twin: one medium at two places, or images of equal brightness.
+
+    Others have two media.
+    """
     size, asked = brief.sizes[kind][0], list[Request]()
 
-    def add(name: str, *media: Media, between: tuple[int, ...] = ()) -> None:
-        request, text = Request(name, (), 2), _Text(5, after=_KEPT_TEXT, between=between)
+    def add(name: str, *media: Media, **more: Any) -> None:
+        request, text = Request(name, (), 2), _Text(5, after=_KEPT_TEXT, **more)
         asked.append(_of(brief, request, list(media), text))
 
     one, other = Media(kind, size, 4), Media(kind, size, 5)
+    if not brief.media_last:
+        add("placed", one)
+        add("moved", one, before=4)
     if kind == "image":
         add("coloured", replace(one, tones=1))
         add("gray", replace(one, tones=5))

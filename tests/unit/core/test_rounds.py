@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.core.rounds import Given, all_accepted
+from conformance.core.rounds import Given, all_accepted, counted_as_accepted
 
 NOBODY = ()
 
@@ -41,3 +41,18 @@ def test_other_numbers_do_not_hold_and_name_a_cause(going, ended):
     assert claim.said == ", ".join(str(row.tokens) for row in going)
     assert claim.found == ", ".join(str(row.right + 1) for row in going)
     assert claim.cause == "the engine accepts another number of a draft's tokens than were right"
+
+
+@pytest.mark.parametrize(
+    ("said", "holds"), [(1.0, False), (4 / 3, True), (5 / 3, True), (2.0, True), (7 / 3, False)]
+)
+def test_as_many_accepted_tokens_are_counted_as_rows_got(said, holds):
+    # Of the last row, which has ended, one token was accepted, or up to three.
+    claim = counted_as_accepted(said, given((4, 3), (1, 0)), given((2, 3)))
+    assert claim.holds is holds
+    assert claim.found == "1.33333 to 2"
+
+
+def test_a_row_that_was_removed_before_its_first_token_accepted_none_or_some():
+    assert counted_as_accepted(0.5, given((2, 1)), given((0, 2))).holds
+    assert not counted_as_accepted(0.0, given((2, 1)), given((0, 2))).holds

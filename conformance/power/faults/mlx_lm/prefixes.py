@@ -12,6 +12,7 @@ import mlx.core as mx
 from mlx_lm.models import cache as caches
 from mlx_lm.models.cache import (
     BatchKVCache,
+    KVCache,
     LRUPromptCache,
     PromptTrie,
     RotatingKVCache,
@@ -365,6 +366,40 @@ def long_cut_one_token_short(hits: Hits) -> Patch:
         return right(cache, count - (count >= 64))
 
     return wrap(caches, "trim_prompt_cache", trim)
+
+
+@_off_by_one(
+    "F5.full-storage-cut-one-too-many",
+    source="a review: sizes at which storage is full",
+    needs=(FULL, "only:KVCache"),
+    kills=("traffic_kept/long",),
+)
+def full_storage_cut_one_too_many(hits: Hits) -> Patch:
+    """Of a kept prefix one token too many is cut if what stays is a multiple of 256."""
+
+    def trim(right: Right, cache: Any, count: int) -> Any:
+        stays = cache[0].offset - count
+        full = bool(count and stays and stays % KVCache.step == 0)
+        hits.hit_if(full)
+        return right(cache, count + full)
+
+    return wrap(caches, "trim_prompt_cache", trim)
+
+
+@_off_by_one(
+    "F5.tokens-without-the-first", source="a review: what is given out", kills=("batch_of_one",)
+)
+def tokens_without_the_first(hits: Hits) -> Patch:
+    """Beside the cache of a row that has ended, its tokens lack the first."""
+
+    def ended(responses: Any, *_: Any) -> Any:
+        for response in responses:
+            if response.all_tokens:
+                hits.hit()
+                response.all_tokens = response.all_tokens[1:]
+        return responses
+
+    return after(generate.GenerationBatch, "next", ended)
 
 
 @_policy("A6.bound-taken-twice", kills=("prefix_caching/by_bytes",))

@@ -246,6 +246,25 @@ def image_tokens_shifted(hits: Hits) -> Patch:
     return _each(lambda f: mx.roll(f, 1, 1), hits)
 
 
+@_place(
+    "C3.place-of-an-earlier-image", source="a review: near twins", kills=("traffic_media/*_pairs",)
+)
+def place_of_an_earlier_image(hits: Hits) -> Patch:
+    """Of prompts of one length, with media of one size, all are taken to have it at one place."""
+    kept: dict[tuple[int, int], list[int]] = {}
+
+    def rows(given: Rows, ids: list[list[int]]) -> None:
+        for row, places in _shown(given, ids):
+            embeds = row["inputs_embeds"]
+            first = kept.setdefault((embeds.shape[1], len(places)), places)
+            hits.hit_if(first != places)
+            shown, others = iter(places), iter(sorted({*range(embeds.shape[1])} - {*places}))
+            columns = [next(shown if at in first else others) for at in range(embeds.shape[1])]
+            row["inputs_embeds"] = embeds[:, mx.array(columns)]
+
+    return _rows(rows)
+
+
 @_queue("B13.image-lost-in-the-queue")
 def image_lost_in_the_queue(hits: Hits) -> Patch:
     """What the image was embedded as is lost before its prompt is prefilled."""

@@ -199,6 +199,32 @@ def whole_drafts_count_as_none(hits: Hits) -> Patch:
 
 
 @_fault(
+    "E6.accepted-counts-of-the-first-row",
+    source="a review: counts beside the tokens",
+    kills=("traffic_drafts/*_equal",),
+    needs=("drafter:dflash",),
+    where="",
+)
+def accepted_counts_of_the_first_row(hits: Hits) -> Patch:
+    """Tokens are right; for each row as many accepted ones are counted as for the first."""
+    rounds, first = part("speculative.dflash"), list[int]()
+
+    def walk(right: Right, *given: Any) -> Any:
+        accepted, tokens = right(*given)
+        first[:] = accepted[:1]
+        return accepted, tokens
+
+    def record(right: Right, drafter: Any, accepted: int, drafted: int) -> None:
+        hits.hit_if(first and first[0] != accepted)
+        right(drafter, *(first or [accepted]), drafted)
+
+    return together(
+        wrap(rounds, "_speculative_walk_batch", walk),
+        wrap(rounds, "_record_speculative_round", record),
+    )
+
+
+@_fault(
     "E6.block-positions-by-place",
     source="a review: positions place by place, not row by row",
     kills=("speculative/*_sampled",),

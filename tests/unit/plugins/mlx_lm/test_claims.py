@@ -73,6 +73,32 @@ def test_a_uid_that_is_given_again_is_seen(claims):
     assert wrong(claims) == ["earlier requests with the uid of a new one"]
 
 
+def given(**fields):
+    return SimpleNamespace(**{"uid": 4, "finish_reason": None, "all_tokens": None} | fields)
+
+
+def test_a_row_that_has_ended_has_all_of_its_tokens(claims):
+    claims.inserted(4, [[1], [2, 3]], before=[8])
+    claims.produced(given(token=5))
+    claims.kept(4, [8, 1, 2, 3, 5])
+    claims.produced(given(token=6, finish_reason="length", all_tokens=[8, 1, 2, 3, 5, 6]))
+    assert wrong(claims) == []
+
+
+COUNT, ALIKE = (f"tokens {what}, beside its cache" for what in ("of a row", "that are the row's"))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "seen"),
+    [([2, 3, 6], [COUNT, ALIKE]), ([1, 2, 3, 5], [ALIKE]), ([1, 2, 3, 6, 6], [COUNT, ALIKE])],
+    ids=["without the first", "of another row", "the last twice"],
+)
+def test_other_tokens_than_the_rows_are_seen(claims, tokens, seen):
+    claims.inserted(4, [[1], [2, 3]])
+    claims.produced(given(token=6, finish_reason="stop", all_tokens=tokens))
+    assert wrong(claims) == seen
+
+
 def test_a_prompt_that_ends_within_a_piece_is_seen(claims):
     claims.ends(SimpleNamespace(end_of_segment=False, progress=(3, 4)))
     assert len(wrong(claims)) == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 from miniatures.vision import FAMILIES, findings, load_subject
-from mlx_vlm.speculative import dflash, drafters
+from mlx_vlm.speculative import common, dflash, drafters
 
 from conformance.core.engine_options import Drafting
 from conformance.core.family import load_family
@@ -23,6 +23,9 @@ WRONG = 99
 
 class Drafter:
     """Drafts zeros."""
+
+    def __init__(self):
+        self.accept_lens = []
 
     def draft_block(self, last, hidden, cache, size, sampler, dtype=mx.int32):
         del hidden, cache, sampler
@@ -130,6 +133,19 @@ def test_right_tokens_that_were_not_accepted_are_claimed(a, claimed):
     hints = {"a": (10, 11, 12, 13, 14, 15), "b": (20, 21, 22, 23, 24)}
     editor, drafter = guided((3, 0), **hints)
     assert after_a_round(editor, drafter, a=a, b=(21,)) == claimed
+
+
+@pytest.mark.parametrize(("accepted", "holds"), [((3, 0), True), ((3, 3), False)])
+def test_accepted_tokens_are_counted_as_they_are(accepted, holds):
+    editor, drafter = guided((3, 0), a=(10, 11, 12, 13, 14, 15), b=(20, 21, 22, 23, 24))
+    drafts(editor, drafter, ("a", "b"), (10, 20))
+    for count in accepted:
+        common._record_speculative_round(drafter, count, 3)
+    for name, tokens in {"a": (11, 12, 13, 14), "b": (21,)}.items():
+        for token in tokens:
+            editor.record(name, token)
+    drafts(editor, drafter, ("a", "b"), (14, 21))
+    assert [claim.holds for claim in editor.claims()] == [True, holds]
 
 
 def test_a_drafter_is_loaded_once_and_put_back_each_time(lfm2):
