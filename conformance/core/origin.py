@@ -19,8 +19,9 @@ class Origin:
 
     ``model`` is the model that the library loaded; ``write`` writes its checkpoint to a folder,
     like ``Library.write``. ``other`` gives the family's model with weights of another seed, and
-    single streams of requests to it; ``alone`` gives those of this model. ``meter`` is the
-    list to which an engine appends the model calls of its own processes.
+    single streams of requests to it; ``alone`` gives those of this model, and ``logprobs`` theirs,
+    float32 ``[tokens, vocab]``. ``meter`` is the list to which an engine appends the model calls of
+    its own processes.
     """
 
     model: Any
@@ -31,6 +32,7 @@ class Origin:
     other: Callable[[int], Other] | None = None
     meter: list[ForwardCall] = field(default_factory=list)
     alone: Callable[[Request, EngineOptions], tuple[int, ...]] | None = None
+    logprobs: Callable[[Request, EngineOptions], Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,11 @@ class Subject:
         def alone(request: Request, options: EngineOptions) -> tuple[int, ...]:
             return oracle.solo(request, options, None).tokens
 
-        origin = Origin(model, family, dtype, seed, write, functools.cache(other), meter, alone)
+        def logprobs(request: Request, options: EngineOptions) -> Any:
+            return oracle.solo(request, options, None).logprobs
+
+        others = functools.cache(other)
+        origin = Origin(model, family, dtype, seed, write, others, meter, alone, logprobs)
         return cls(family, library, model, meter, oracle, phases, file=file, origin=origin)
 
     def model_for(self, engine: type[Engine]) -> Any:

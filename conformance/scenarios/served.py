@@ -63,6 +63,7 @@ _IN_PIECES = frozenset({Capability.CHUNKED})
 _COUNTED = frozenset({Capability.COUNTED})
 # Alike in their last bits, and where they are floats: for others of these a seed would be one.
 _SEEDS = (0, 2, 1 << 24, (1 << 24) + 1)
+_WIDE_SEEDS = (0, 1 << 62, (1 << 62) + 1)
 _TAKES_ARGUMENTS = "mlx_lm"  # the only library whose server passes any on to a chat template
 
 
@@ -205,12 +206,24 @@ def _samplers(brief: Brief) -> list[Schedule]:
         text_request(brief, "plain2", SHORT, variant=1, max_tokens=ANSWER),
         text_request(brief, "seed0 again", LONG, max_tokens=ANSWER, sampler=seeded[0]),
     ]
-    if brief.library in LIBRARIES:  # a real model may be as sure that seeds change nothing
-        rows += [
-            text_request(brief, f"other seed {at}", LONG, max_tokens=ANSWER, sampler=sampler)
-            for at, sampler in enumerate(seeded[1:])
-        ]
-    return [at_once("seeds_beside_plain", *rows)]
+    if brief.library not in LIBRARIES:  # a real model may be as sure that seeds change nothing
+        return [at_once("seeds_beside_plain", *rows)]
+    rows += [
+        text_request(brief, f"other seed {at}", LONG, max_tokens=ANSWER, sampler=sampler)
+        for at, sampler in enumerate(seeded[1:])
+    ]
+    wide = [
+        text_request(
+            brief,
+            f"wide seed {at}",
+            SHORT,
+            max_tokens=ANSWER,
+            sampler=Sampler("server", {"temperature": 0.8, "seed": seed}),
+        )
+        for at, seed in enumerate(_WIDE_SEEDS)
+    ]
+    plain = text_request(brief, "plain", MEDIUM, max_tokens=ANSWER)
+    return [at_once("seeds_beside_plain", *rows), at_once("wide_seeds", plain, *wide)]
 
 
 def _sampled_beside_plain(trace: Trace) -> bool:

@@ -262,6 +262,7 @@ def _ends(brief: Brief) -> Schedule:
     found = {row.request_id: (row, own) for row, own in zip(given, tokens, strict=True)}
     given += [last_allowed(*found[name]) for name in ("end", "first of three")]
     given += [replace(row, stop=(*row.stop, *ends)) for row in _overlapping(brief, ends)]
+    given += [replace(row, stop=(*row.stop, *ends)) for row in _divided(rows[0], tokens[0])]
     if brief.library == _SEEDS_ALONE:  # no other library's server has XTC
         given.append(_surely_ended(brief, ends))
     return at_once("ends", *given, options=EngineOptions(busy=True, stop=ends))
@@ -296,6 +297,18 @@ def _surely_ended(brief: Brief, ends: tuple[tuple[int, ...], ...]) -> Request:
         stop=ends,
         asked=Asked(fields=fields),
     )
+
+
+def _divided(row: Request, tokens: Sequence[int]) -> Iterator[Request]:
+    """Two equal answers whose stop strings are the same words, divided otherwise.
+
+    The one ends by two words, the other by the second of them.
+    """
+    new = [at > 1 and token not in tokens[:at] for at, token in enumerate(tokens)]
+    at = next((at for at, pair in enumerate(itertools.pairwise(new)) if all(pair)), 0)
+    (one, two), never = tokens[at : at + 2], next(t for t in row.prompt if t not in tokens)
+    yield replace(row, request_id="by two words", stop=((never,), (one, two)))
+    yield replace(row, request_id="by one word", stop=((never, one), (two,)))
 
 
 _PAIRS = 40  # of tokens, of which answers may consist

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,7 +52,7 @@ class Answer:
         usage: the server's counts of tokens.
         problems: events of a stream that are not as the API's reference has them.
         bare: its request asks for no logprobs.
-        ids: the ids of its pieces.
+        ids: the ids of its pieces; ``models``: the models that they name.
         sent, first, last: times of sending and of the first and last piece, in seconds.
         at_sending, at_first: the number of pieces each request had at these two moments.
     """
@@ -66,6 +67,7 @@ class Answer:
     problems: list[str] = field(default_factory=list)
     bare: bool = False
     ids: set[str] = field(default_factory=set)
+    models: set[str] = field(default_factory=set)
     sent: float = 0.0
     first: float | None = None
     last: float = 0.0
@@ -81,6 +83,11 @@ class Answer:
             self.entries.append(entry if isinstance(entry, dict) else entry.model_dump())
         if choice.finish_reason is not None:
             self.reason = str(choice.finish_reason)
+
+    def made_by(self, piece: Mapping[str, Any]) -> None:
+        """Note the id of a piece, and the model that it names."""
+        self.ids |= {str(piece["id"])} - {"", "None"}
+        self.models |= {str(piece.get("model"))} - {"", "None"}
 
     def seen(self) -> None:
         """Note the time of a piece."""

@@ -319,8 +319,7 @@ class Asking:
                 text = (await stream.response.aread()).decode(errors="replace")[:_LONGEST]
                 raise TypeError(f"content type {kind} in place of {_EVENTS}: {text!r}")
             async for chunk in stream:
-                if chunk.id:
-                    answer.ids.add(chunk.id)
+                answer.made_by(vars(chunk))
                 if getattr(chunk, "usage", None):
                     answer.usage = chunk.usage.model_dump()
                 for choice in chunk.choices or ():
@@ -341,7 +340,8 @@ class Asking:
 
     def _whole(self, question: Question, answer: Answer, response: Any) -> None:
         answer.at_first = dict(self._pieces)
-        answer.ids.add(response.id)
+        answer.made_by(vars(response))
+        answer.ids = answer.ids or {""}
         if response.usage:
             answer.usage = response.usage.model_dump()
         (choice,) = response.choices

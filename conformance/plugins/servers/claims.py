@@ -16,6 +16,7 @@ from conformance.core.schedule import Asked, Request
 from conformance.core.trace import Claim, FinishReason
 from conformance.plugins.servers.answers import CALLED, Answer, PartKind
 from conformance.plugins.servers.asking import Came, Question
+from conformance.plugins.servers.endpoints import texts
 from conformance.plugins.servers.fields import fits_schema
 from conformance.plugins.servers.planting import Drafted, Kept
 from conformance.plugins.servers.words import MARKERS, joined_tokens, whole_text
@@ -87,6 +88,54 @@ def about_answer(
         yield Claim("usage.prompt_tokens", "0", "at least 1", holds=False)
     right = (prompt or 0) + (completion or 0)
     yield Claim("usage.total_tokens", str(total), str(right), total == right)
+
+
+def about_maker(
+    request: Request, answer: Answer, others: Iterable[Answer], model: str
+) -> Iterator[Claim]:
+    """Claims that an answer names the model that was asked, and that its id is no other one's.
+
+    Args:
+        others: the answers before it.
+        model: the name by which the server was asked.
+    """
+    if not answer.models:  # not all clients pass on what a server sends
+        return
+    said = " and ".join(sorted(answer.models))
+    yield Claim("the model of an answer", said, model, answer.models == {model})
+    taken = answer.ids.intersection(*[{i for other in others for i in other.ids}])
+    sentence = f"the answer to {request.request_id!r} has the id of another one: {taken}"
+    cause = "ids are not made anew for each answer"
+    yield Claim("answers with an id", "several", "one", not taken, cause, sentence)
+
+
+def about_ending(request: Request, answer: Answer, right: Sequence[int], size: int) -> Claim:
+    """Claim that an answer with the right text counts what ended it as a whole, or not at all.
+
+    Args:
+        right: the tokens of the single stream, the last ``size`` of which ended it.
+    """
+    said, allowed = answer.usage.get("completion_tokens"), (len(right) - size, len(right))
+    sentence = f"the usage of {request.request_id!r} has {said} completion_tokens, of {len(right)}"
+    what, cause = "usage.completion_tokens", "a token is counted twice, or not at all"
+    expected = " or ".join(map(str, allowed))
+    return Claim(what, str(said), expected, said in allowed, cause, sentence)
+
+
+def about_end_tokens(counted: Mapping[str, int]) -> Iterator[Claim]:
+    """Claim that the token which ended an answer is counted in all answers or in none.
+
+    Args:
+        counted: by request, whether it is, as 0 or 1.
+    """
+    names = [next((n for n, count in counted.items() if count == way), "") for way in (0, 1)]
+    sentence = f"the token that ended it counts in the usage of {names[1]!r}, not of {names[0]!r}"
+    cause = "streams and answers in one piece, or endpoints, count otherwise"
+    what = "answers whose end counts"
+    if counted:
+        yield Claim(
+            what, str(sum(counted.values())), "all or none", not all(names), cause, sentence
+        )
 
 
 def _wanted(request: Request) -> bool:
@@ -340,6 +389,28 @@ def about_prompt(url: str, place: str, question: Question, count: int) -> Claim:
     sentence = f"{place}: the prompt of {question.name!r} is said to have {said} tokens, of {count}"
     cause = "the prompt that is counted is not the one that is answered"
     return Claim(what, said, str(count), said == str(count), cause, sentence)
+
+
+def about_stored(url: str, answer: Answer) -> Iterator[Claim]:
+    """Claim that a response which a server stored is the answer that it gave, until it is deleted.
+
+    See https://platform.openai.com/docs/api-reference/responses/get.
+    """
+    (name,) = answer.ids
+    place, right = f"{url}/v1/responses/{name}", {name: answer.text.split()}
+    try:
+        with client(_LIST_SECONDS) as asking:
+            found = asking.get(place).json()
+            said = {str(found["id"]): "".join(texts(found)).split()}
+            deleted, gone = asking.delete(place).status_code, asking.get(place).status_code
+    except (httpx2.HTTPError, ValueError, TypeError, KeyError) as error:
+        shown = f"{type(error).__name__}: {error}"
+        yield Claim("a stored response", shown, str(right), holds=False)
+        return
+    yield Claim("a stored response", str(said), str(right), said == right)
+    wanted = (int(HTTPStatus.OK), int(HTTPStatus.NOT_FOUND))
+    what = "the statuses of deleting a response, and of asking for it then"
+    yield Claim(what, str((deleted, gone)), str(wanted), (deleted, gone) == wanted)
 
 
 def about_drafts(drafted: Sequence[Drafted], count: int, most: int) -> Iterator[Claim]:

@@ -147,7 +147,7 @@ class MessagesReader(Reader):
                 self._wrong(self._prompt is not None, "a second message_start")
                 begun = message["stop_reason"] is None and not message["content"]
                 self._wrong(not begun, "message_start with contents")
-                self._answer.ids.add(message["id"])
+                self._answer.made_by(message)
                 self._prompt = _prompt_of(message["usage"])
             case "content_block_start":
                 self._wrong(bool(self._open), "a part begins while another one is open")
@@ -191,7 +191,7 @@ class MessagesReader(Reader):
         """See ``Reader.whole``."""
         kind = (data["type"], data["role"])
         self._wrong(kind != ("message", "assistant"), f"an answer of type and role {kind}")
-        self._answer.ids.add(data["id"])
+        self._answer.made_by(data)
         for index, block in enumerate(data["content"]):
             self._block(block)
             if block["type"] == "tool_use":
@@ -247,7 +247,7 @@ class ResponsesReader(Reader):
             case "created" | "in_progress":
                 status = data["response"]["status"]
                 self._wrong(status != "in_progress", f"{name} with the status {status}")
-                self._answer.ids.add(data["response"]["id"])
+                self._answer.made_by(data["response"])
             case "output_item.added":
                 item = data["item"]
                 self._opened(index, item["type"])
@@ -283,8 +283,8 @@ class ResponsesReader(Reader):
     def _end(self, response: Mapping[str, Any]) -> None:
         kinds = [item["type"] for item in response["output"]]
         self._wrong(bool(self._kinds) and kinds != self._kinds, f"{self._kinds} end as {kinds}")
-        self._answer.ids.add(response["id"])
-        said = "".join(_texts(response))
+        self._answer.made_by(response)
+        said = "".join(texts(response))
         right = said.split() == self._answer.text.split()
         self._wrong(not right, "a last event with another text than the pieces")
         pieces = "".join(p.text for p in self._answer.parts if p.kind is PartKind.REASONING)
@@ -307,7 +307,7 @@ class ResponsesReader(Reader):
         self._wrong(data["object"] != "response", f"an answer of type {data['object']}")
         if reasoning := _reasoning(data):
             self._add(PartKind.REASONING, reasoning)
-        for text in _texts(data):
+        for text in texts(data):
             self._add(PartKind.TEXT, text)
         for index, item in enumerate(data["output"]):
             if item["type"] == "function_call":
@@ -316,7 +316,7 @@ class ResponsesReader(Reader):
         self._end(data)
 
 
-def _texts(response: Mapping[str, Any]) -> list[str]:
+def texts(response: Mapping[str, Any]) -> list[str]:
     """The texts of an answer's messages."""
     messages = (item for item in response["output"] if item["type"] == "message")
     return [part["text"] for item in messages for part in item["content"] if "text" in part]

@@ -230,6 +230,41 @@ def _lost(request: Request, answer: Answer, said: str, shown: Iterable[str]) -> 
     return ""
 
 
+USUAL_NOISE: Mapping[str, float] = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.15}
+"""How far rounding may move a logprob, in nats, where it cannot be measured, by dtype."""
+
+
+def about_top(
+    request: Request,
+    listed: Sequence[Sequence[tuple[int, float]]],
+    table: Any,
+    most: int,
+    nats: float,
+) -> Iterator[Claim]:
+    """Claim that the likeliest tokens are as many as asked for, with the single stream's logprobs.
+
+    Args:
+        listed: of each step, the likeliest tokens with their logprobs.
+        table: the single stream's logprobs, float32 ``[tokens, vocab]``.
+        most: how many likeliest tokens there must be.
+        nats: how far rounding may move a logprob.
+    """
+    for step, (top, row) in enumerate(zip(listed, table, strict=False)):
+        right, least = [float(row[token]) for token, _ in top], sorted(row)[-most] - nats
+        said = [logprob for _, logprob in top]
+        near = all(abs(a - b) <= nats and b >= least for a, b in zip(said, right, strict=True))
+        if len({token for token, _ in top}) != most or not near:
+            shown, wanted = ([round(one, 4) for one in found] for found in (said, right))
+            sentence = (
+                f"token {step} of {request.request_id!r}: the likeliest have the logprobs {shown}, "
+                f"in the single stream {wanted}; there must be {most}"
+            )
+            cause = "they are another row's, cut, or computed from other logits than the chosen one"
+            what = "the likeliest tokens of an answer"
+            yield Claim(what, str(shown), str(wanted), False, cause, sentence)
+            return
+
+
 def about_likeliest(
     request: Request,
     mine: Sequence[Mapping[str, Any]],

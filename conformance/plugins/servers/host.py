@@ -112,7 +112,8 @@ def _serve(wanted: dict[str, Any], watchdog: int) -> None:
         os.environ.update(wanted["environment"])
         os.sched_setaffinity(0, wanted["cpus"])
         module, *arguments = wanted["command"]
-        sys.path[0] = wanted["folder"]
+        if not sys.flags.safe_path:  # else the first is the user's own, of PYTHONPATH
+            sys.path[0] = wanted["folder"]
         sys.argv = [module, *arguments]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0

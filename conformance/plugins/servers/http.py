@@ -31,6 +31,7 @@ from conformance.plugins.servers.asking import Asking, Question, Resets, Tokens,
 from conformance.plugins.servers.claims import at_limit, limited, right_reason, right_text
 from conformance.plugins.servers.entries import (
     HALF,
+    USUAL_NOISE,
     about_likeliest,
     about_spelled,
 )
@@ -51,7 +52,6 @@ from conformance.plugins.servers.served_engine import SERVED, ServedEngine, only
 
 FAMILY = "served"
 # Measured changes of logprobs by rounding, on models of all sizes; see docs/servers.md.
-_USUAL_NOISE = {"float32": 1e-3, "float16": 0.05, "bfloat16": 0.15}
 _APART = 0.5  # nats: rounding moves unlikely tokens' logprobs more than a chosen one's
 _SHIFT = 0.1  # nats: it moves them in no direction
 _FLOOR = -30.0  # below all logprobs that a server reports
@@ -136,7 +136,7 @@ class HttpLibrary(Library):
             self.single_stream(model, request, options=options, steps=len(tokens))
         table = model.tables[key]
         rng = np.random.default_rng(seed)
-        usual = _USUAL_NOISE[model.dtype] if ulps else 0.0
+        usual = USUAL_NOISE[model.dtype] if ulps else 0.0
         moved: np.ndarray = table + usual * rng.choice((-1.0, 1.0), table.shape).astype(np.float32)
         return moved
 
@@ -310,7 +310,7 @@ class HttpEngine(ServedEngine):
         if alone is None or right is None or only_the_server(request):
             yield from at_limit(request, answer, own_limits)
         elif said == right:
-            usual = FACTOR * _USUAL_NOISE[self._remote.dtype]
+            usual = FACTOR * USUAL_NOISE[self._remote.dtype]
             allowed = max(_APART, usual), max(_SHIFT, usual)
             there = alone.answer.entries if alone.counted else ()
             fields = request.asked.fields if request.asked is not None else {}

@@ -35,16 +35,20 @@ from conformance.plugins.servers.answers import CALLED, Answer
 from conformance.plugins.servers.asking import Question, Tokens
 from conformance.plugins.servers.claims import (
     about_drafts,
+    about_end_tokens,
+    about_ending,
     about_found,
     about_kept,
     about_limits,
     about_lists,
+    about_maker,
     about_right_drafts,
     about_swap,
     at_limit,
     right_text,
 )
 from conformance.plugins.servers.endpoints import ending_of
+from conformance.plugins.servers.entries import USUAL_NOISE, about_top
 from conformance.plugins.servers.fields import question, sampled
 from conformance.plugins.servers.planting import Steps, drafted, kept, weighed
 from conformance.plugins.servers.process import (
@@ -56,7 +60,7 @@ from conformance.plugins.servers.process import (
     last_traceback,
     start,
 )
-from conformance.plugins.servers.served_engine import ServedEngine
+from conformance.plugins.servers.served_engine import ServedEngine, only_the_server
 from conformance.plugins.servers.spelling import Right, Spelling, write_pieces
 from conformance.plugins.servers.tool_answers import Marked
 from conformance.plugins.servers.words import (
@@ -110,6 +114,8 @@ class ManagedEngine(ServedEngine):
     counting: ClassVar[str] = ""
     # Whether an option limits how many prompts are computed in one pass.
     limits_prompts: ClassVar[bool] = False
+    # Tokens beside which a server lists logprobs at each step, as far as it is asked to.
+    most_top: ClassVar[int] = 10
     # Tokens that a draft model drafts at once, where the server has one.
     drafts: ClassVar[int] = 0
     # A line of the log about a prompt in prefill: its tokens so far, and all of them.
@@ -119,6 +125,8 @@ class ManagedEngine(ServedEngine):
 
     def __init__(self, model: Any, options: EngineOptions) -> None:
         self._broken = False
+        # By request, whether the token that ended its answer counts, as 0 or 1.
+        self._ends_counted: dict[str, int] = {}
         # Whether requests had effects on the server that outlast them.
         self._changed = False
         self._log_at = 0
@@ -323,6 +331,7 @@ class ManagedEngine(ServedEngine):
                 limits = [request.max_tokens for request in self._requests.values()]
                 yield from about_right_drafts(found_drafts, max(limits), self.drafts)
             yield from self._swaps()
+        yield from about_end_tokens(self._ends_counted)
         if self._options.listed:
             yield from about_lists(self.url, self.health, self.model_name())
         yield from super().look_after()
@@ -479,11 +488,22 @@ class ManagedEngine(ServedEngine):
             return [*found, *left_out], FinishReason.STOP
         right = self._right(request) if self._options.pieces else None
         if right is None:
+            # What a server counts is for claims about its counts to say.
+            if ending := self._ended_by(request, [token for token, _ in found]):
+                return [*found, *((token, None) for token in ending)], FinishReason.STOP
             return super().whole(request, found, answer)
         own = [token for token, _ in found]
         ended = answer.text in right.texts and own == list(right.tokens[: len(own)])
         missing = right.tokens[len(own) :] if ended else ()
         return [*found, *((token, None) for token in missing)], FinishReason.STOP
+
+    def _ended_by(self, request: Request, said: Sequence[int]) -> tuple[int, ...]:
+        """What ends an answer that has these tokens in its text; empty if they are not all."""
+        if not request.stop or request.random or only_the_server(request):
+            return ()
+        right = tuple(self._tokens(request))
+        ending = right[len(said) :]
+        return ending if ending in request.stop and right[: len(said)] == tuple(said) else ()
 
     def words(self, request: Request, answer: Answer) -> list[str]:
         """See ``ServedEngine.words``."""
@@ -525,8 +545,50 @@ class ManagedEngine(ServedEngine):
             yield from self._marked.about(request, self._tokens(request), answer)
         if request.asked is not None and request.asked.endpoint:
             yield self._stop_reason(request, answer)
+        others = [other for name, other in self._answers.items() if name != request.request_id]
+        yield from about_maker(request, answer, others, self._model_asked(request))
+        if not (self._options.markers or self._options.pieces):
+            yield from self._about_counts(request, answer)
+            yield from self._about_top(request, answer)
         if self._options.pieces:
             yield right_text(request, answer.text, self._right(request).texts)
+
+    def _model_asked(self, request: Request) -> str:
+        """The model that a request names."""
+        named = request.asked.fields.get("model") if request.asked is not None else None
+        return str(named or self._named(request.asked))
+
+    def _about_counts(self, request: Request, answer: Answer) -> Iterator[Claim]:
+        """Claims about the counts of an answer that something ended."""
+        if not answer.usage or answer.reason != FinishReason.STOP:
+            return
+        if ending := self._ended_by(request, [token for token, _ in self.read(request, answer)]):
+            right = self._tokens(request)
+            yield about_ending(request, answer, right, len(ending))
+            if ending in self._options.stop:
+                said = answer.usage.get("completion_tokens")
+                self._ends_counted[request.request_id] = int(said == len(right))
+
+    def _about_top(self, request: Request, answer: Answer) -> Iterator[Claim]:
+        """Claims about the likeliest tokens, as far as the answer is the single stream's."""
+        fields = request.asked.fields if request.asked is not None else {}
+        plain = not (request.processors or request.sampler or only_the_server(request))
+        if "top_logprobs" not in fields or not plain or self._origin.logprobs is None:
+            return
+        right = self._tokens(request)
+        listed = [
+            [(self.token_of(top), float(top["logprob"])) for top in entry.get("top_logprobs") or ()]
+            for entry in answer.entries
+        ]
+        own = [self.token_of(entry) for entry in answer.entries]
+        if all(listed) and own == [*right[: len(own)]]:  # of other answers, the tokens are wrong
+            table = self._origin.logprobs(request, self._options)
+            most, nats = int(fields["top_logprobs"]), USUAL_NOISE[self._origin.dtype]
+            yield from about_top(request, listed, table, min(most, self.most_top), nats)
+
+    def token_of(self, entry: Mapping[str, Any]) -> int:
+        """The token of an entry of logprobs, or of one of its likeliest."""
+        return int(entry["id"])
 
     @functools.cached_property
     def _spelling(self) -> Spelling:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import io
 import itertools
 import json
@@ -25,8 +26,8 @@ from conformance.core.schedule import Budget, Request, Schedule
 from conformance.core.trace import Claim
 from conformance.plugins.servers.answers import Answer
 from conformance.plugins.servers.asking import Question, Tokens
-from conformance.plugins.servers.claims import about_prompt
-from conformance.plugins.servers.endpoints import MessagesReader
+from conformance.plugins.servers.claims import about_prompt, about_stored
+from conformance.plugins.servers.endpoints import MessagesReader, ResponsesReader
 from conformance.plugins.servers.fields import sampled
 from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.other_models import another
@@ -36,7 +37,6 @@ from conformance.plugins.servers.words import end_nowhere
 
 _NOT_SAMPLED = {"do_sample": False, "temperature": 4.0}
 _COUNTING = {"messages": "messages/count_tokens", "responses": "responses/input_tokens"}
-_TOP = "5"  # tokens with logprobs at each step
 
 
 class MlxVlmServer(ManagedEngine):
@@ -73,6 +73,7 @@ class MlxVlmServer(ManagedEngine):
         "responses": "OpenAIRequest",
     }
     counting: ClassVar[str] = "conformance.plugins.servers.planting:of_mlx_vlm"
+    most_top: ClassVar[int] = 5
     progress: ClassVar[re.Pattern[str]] = re.compile(r"Prefill progress: .* tokens=(\d+)/(\d+)")
     imported: ClassVar[tuple[str, ...]] = (
         "mlx_vlm.server",
@@ -117,7 +118,7 @@ class MlxVlmServer(ManagedEngine):
         return (
             *("--prefill-step-size", str(options.prefill_step_size)),
             *("--max-num-seqs", str(options.completion_batch_size)),
-            *("--top-logprobs-k", _TOP),
+            *("--top-logprobs-k", str(self.most_top)),
             *(("--max-tokens", str(options.max_tokens)) if options.max_tokens else ()),
             *(("--max-kv-size", str(options.max_kv_size)) if options.max_kv_size else ()),
             *quantized,
@@ -238,6 +239,9 @@ class MlxVlmServer(ManagedEngine):
             sent = self.question(request, streamed=False)
             if (place := _COUNTING.get(sent.endpoint)) and not self._options.markers:
                 yield about_prompt(self.url, place, sent, len(request.prompt))
+        for name in asked:  # some of the counted prompts go on from one that is stored
+            if self.ask(self._requests[name]).endpoint == ResponsesReader.path:
+                yield from about_stored(self.url, self._answers[name])
 
     def spelling(self) -> Spelling:
         """See ``ManagedEngine.spelling``."""
@@ -246,19 +250,26 @@ class MlxVlmServer(ManagedEngine):
 
     def tokens(self, answer: Answer) -> Tokens:
         """The tokens of the logprobs, which come with each token; without them, the words."""
-        made = self._origin.family.facts.processor or Processor()
-        words = {text.strip(): token for text, token in self._options.words}
-        special = made.tokenizer.special | words
-
-        def token(word: str) -> int:
-            return special[word] if word in special else int(word.removeprefix("t"))
-
         if answer.bare:
-            return [(token(word), None) for word in answer.text.split()]
-        found = [(token(str(e["token"]).strip()), e.get("logprob")) for e in answer.entries]
+            return [(self._token(word), None) for word in answer.text.split()]
+        found = [(self.token_of(entry), entry.get("logprob")) for entry in answer.entries]
         # A text may lack special tokens, and no others: fewer entries than words are lost.
         lost = answer.text.split()[len(found) :] if answer.reason is not None else ()
-        return [*found, *((token(word), None) for word in lost)]
+        return [*found, *((self._token(word), None) for word in lost)]
+
+    def token_of(self, entry: Mapping[str, Any]) -> int:
+        """See ``ManagedEngine.token_of``."""
+        return self._token(str(entry["token"]).strip())
+
+    def _token(self, word: str) -> int:
+        special = self._special
+        return special[word] if word in special else int(word.removeprefix("t"))
+
+    @functools.cached_property
+    def _special(self) -> Mapping[str, int]:
+        """The tokens whose texts are no numbers."""
+        made = self._origin.family.facts.processor or Processor()
+        return made.tokenizer.special | {text.strip(): t for text, t in self._options.words}
 
 
 def _thinking(budget: Budget, endpoint: str) -> dict[str, Any]:

@@ -7,6 +7,8 @@
   one that came first asks for none (server/generation.py:1805), and each token gets 0.0.
 - two equal sampled requests without a seed: both get the seed 0 (server/schemas.py:837), and the
   same answer.
+- seeds of 3 and of 2**32 + 3: the last 32 bits of a seed are used (server/generation.py:139), and
+  both get the same answer.
 - ``"min_p": 1.0``: no sampler gets it (server/generation.py:1512).
 - ``"max_completion_tokens": 4`` in place of ``max_tokens``: nobody reads it
   (server/request_normalization.py:201), and the answer goes on to the default limit.
@@ -226,6 +228,12 @@ def draws_alike(server):
     return one == other, f"{' '.join(one[:6])}, {' '.join(other[:6])}"
 
 
+def draws_alike_by_seed(server):
+    seeds = (3, 2**32 + 3)
+    one, other = (server.words(temperature=2.0, max_tokens=24, seed=seed) for seed in seeds)
+    return one == other, f"{' '.join(one[:6])}, {' '.join(other[:6])}"
+
+
 def draws_any(server):
     alone, found = server.words(), server.words(temperature=2.0, min_p=1.0)
     return found != alone, f"greedy {' '.join(alone)}, with a min_p of 1 {' '.join(found)}"
@@ -287,6 +295,7 @@ DEFECTS = {
     "a sampler beside": has_anothers_sampler,
     "logprobs beside a request without": lacks_logprobs,
     "equal requests without a seed": draws_alike,
+    "seeds that differ by 2**32": draws_alike_by_seed,
     "min_p": draws_any,
     "max_completion_tokens": has_no_limit,
     "max_tokens of -1": accepts(max_tokens=-1),

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import importlib
 import random
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import mlx.core as mx
 from fastapi import HTTPException
 from mlx.utils import tree_flatten
+from mlx_vlm import apc
 from mlx_vlm import server as package
 from mlx_vlm.generate import ar
 from mlx_vlm.models.llava.processing_llava import LlavaProcessor
@@ -180,6 +182,29 @@ def requests_without_seeds_draw_their_own(hits: Hits) -> Patch:
         return args
 
     return after(request_normalization, "_build_gen_args", seeded)
+
+
+@served_mend("server-prefix-without-the-grid")
+def keys_have_the_shapes_of_pictures(hits: Hits) -> Patch:
+    """The key of what is kept of a prompt has the grids of its pictures, too."""
+    asked = threading.local()
+
+    def read(found: Any, *_: Any, **__: Any) -> Any:
+        asked.grid = found.get("image_grid_thw")
+        return found
+
+    def key(right: Right, **options: Any) -> int:
+        grid, asked.grid = getattr(asked, "grid", None), None
+        if grid is None or "tenant" not in options:
+            return int(right(**options))
+        hits.hit()
+        media = {**(options.get("media") or {}), "grid": grid}
+        return int(right(**{**options, "media": media}))
+
+    return together(
+        after(generation.ResponseGenerator, "_preprocess_request", read),
+        wrap(apc, "semantic_extra_hash", key),
+    )
 
 
 @served_mend("server-adapter-of-another-client")

@@ -10,8 +10,11 @@ from conformance.plugins.servers.asking import Came
 from conformance.plugins.servers.claims import (
     Left,
     about_answer,
+    about_end_tokens,
+    about_ending,
     about_kept,
     about_limits,
+    about_maker,
     about_swap,
     about_work,
     same_text,
@@ -219,3 +222,31 @@ def test_more_that_is_kept_than_may_be_is_found():
 def test_a_model_that_is_kept_after_another_replaced_it_is_found():
     assert about_swap("own", 1000, 1200).holds
     assert not about_swap("own", 1000, 1900).holds
+
+
+@pytest.mark.parametrize(
+    ("ids", "models", "wrong"),
+    [
+        ("b", "m", []),
+        ("a", "m", ["answers with an id"]),
+        ("b", "n", ["the model of an answer"]),
+        ("a", "", []),  # of a client that does not pass them on
+    ],
+)
+def test_an_answer_has_an_id_of_its_own_and_names_its_model(ids, models, wrong):
+    answer, before = Answer(ids={*ids}, models={*models}), Answer(ids={"a"}, models={"m"})
+    assert [c.what for c in about_maker(REQUEST, answer, [before], "m") if not c.holds] == wrong
+
+
+@pytest.mark.parametrize(("count", "holds"), [(2, True), (4, True), (3, False), (5, False)])
+def test_what_ended_an_answer_counts_as_a_whole_or_not_at_all(count, holds):
+    answer = Answer(usage={"completion_tokens": count})
+    assert about_ending(REQUEST, answer, (5, 6, 7, 8), 2).holds is holds
+
+
+@pytest.mark.parametrize(
+    ("counted", "wrong"),
+    [({}, 0), ({"a": 1, "b": 1}, 0), ({"a": 0, "b": 0}, 0), ({"a": 0, "b": 1}, 1)],
+)
+def test_an_end_token_counts_in_all_answers_or_in_none(counted, wrong):
+    assert sum(not claim.holds for claim in about_end_tokens(counted)) == wrong

@@ -6,7 +6,12 @@ import pytest
 from conformance.core.named_server import NamedServer
 from conformance.core.schedule import Request
 from conformance.plugins.servers.answers import Answer
-from conformance.plugins.servers.entries import about_likeliest, about_logprobs, about_spelled
+from conformance.plugins.servers.entries import (
+    about_likeliest,
+    about_logprobs,
+    about_spelled,
+    about_top,
+)
 from conformance.plugins.servers.remote import Remote
 
 REQUEST = Request("a", (1, 2, 3), 4)
@@ -174,3 +179,18 @@ def test_a_token_of_plain_letters_has_the_bytes_of_its_text(name, raw, right):
     top = {"token": "a", "logprob": -1.0, "top_logprobs": [entry]}
     found = about_logprobs(REQUEST, Answer("a", entries=[top]), ["a"])
     assert all(c.holds for c in found if c.what == "the bytes of a token") is right
+
+
+@pytest.mark.parametrize(
+    ("top", "right"),
+    [
+        ([(0, -0.5), (2, -1.5)], True),
+        ([(2, -1.5), (0, -0.5)], True),
+        ([(0, -0.5)], False),  # one too few
+        ([(0, -0.5), (0, -0.5)], False),
+        ([(0, -0.5), (1, -3.0)], False),  # a less likely one
+        ([(0, -0.5), (2, -2.0)], False),  # not its logprob
+    ],
+)
+def test_the_likeliest_are_those_of_the_single_stream(top, right):
+    assert bool([*about_top(REQUEST, [top], [(-0.5, -3.0, -1.5)], 2, 1e-3)]) is not right

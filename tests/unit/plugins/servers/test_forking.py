@@ -58,6 +58,20 @@ def begin(text, **options):
     )
 
 
+def test_where_python_looks_first_stays_the_users_own(tmp_path):
+    (tmp_path / "small.py").write_text(SMALL.format(mark="first"), encoding="utf-8")
+    path = os.pathsep.join(map(str, (tmp_path, ROOT)))
+    server = start(
+        lambda _: None,
+        lambda _, port: [sys.executable, "-m", "small", str(port)],
+        environment={**os.environ, "OWN": "", "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
+        health="/health",
+        imported=("csv",),
+    )
+    assert "__main__" in server.log()
+    server.stop()
+
+
 def test_a_fork_is_the_module_as_python_runs_it_and_is_ended():
     server = begin(SMALL.format(mark="forked"))
     assert isinstance(server._process, Forked)

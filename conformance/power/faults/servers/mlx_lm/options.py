@@ -457,3 +457,83 @@ def end_as_a_first_token_ignored(hits: Hits) -> Patch:
         return matcher
 
     return after(GenerationBatch, "__init__", made)
+
+
+@_fault("S140.seed-of-32-bits", kills=("served_samplers",))
+def seed_of_32_bits(hits: Hits) -> Patch:
+    """Of a seed the last 32 bits are used."""
+
+    def serve(_: Any, request: Any, *__: Any) -> None:
+        args = request[2]
+        hits.hit_if(args.seed is not None and args.seed >> 32)
+        args.seed = None if args.seed is None else args.seed & 0xFFFFFFFF
+
+    return before(server.ResponseGenerator, "_serve_single", serve)
+
+
+@_fault("S141.stop-strings-by-their-words", kills=("served_traffic/ends",))
+def stop_strings_by_their_words(hits: Hits) -> Patch:
+    """What ends an answer is kept by the words of its stop strings, however they are divided."""
+    first: dict[Any, Any] = {}
+
+    def make(right: Right, self: Any, key: Any, tokenizer: Any, words: Any) -> Any:
+        own = first.setdefault((key, " ".join(words)), words)
+        hits.hit_if(own != words)
+        return right(self, key, tokenizer, own)
+
+    return wrap(server.ResponseGenerator, "_make_state_machine", make)
+
+
+def _listed(hits: Hits, change: Callable[[list[Any]], list[Any]]) -> Patch:
+    """The likeliest tokens beside a token are changed, from the likeliest one on."""
+
+    def listed(found: Any, *_: Any) -> Any:
+        ordered = sorted(found, key=lambda one: -one["logprob"])
+        changed = change([dict(one) for one in ordered])
+        hits.hit_if(changed != ordered)
+        return tuple(changed)
+
+    return after(server, "_format_top_logprobs", listed)
+
+
+@_fault("S142.two-likeliest-tokens", kills=("served_traffic/logprobs",))
+def two_likeliest_tokens(hits: Hits) -> Patch:
+    """However many of the likeliest tokens a request asks for, it gets two."""
+    return _listed(hits, lambda ordered: ordered[:2])
+
+
+@_fault("S142.likeliest-tokens-too-unlikely", kills=("served_traffic/logprobs",))
+def likeliest_tokens_too_unlikely(hits: Hits) -> Patch:
+    """Of the likeliest tokens, all but the first have less than their logprobs."""
+
+    def change(ordered: list[Any]) -> list[Any]:
+        return [
+            one | {"logprob": one["logprob"] - 0.5 * bool(at)} for at, one in enumerate(ordered)
+        ]
+
+    return _listed(hits, change)
+
+
+def _signed(hits: Hits, **fields: str) -> Patch:
+    """Each piece of an answer says this of itself."""
+
+    def made(response: Any, *_: Any, **__: Any) -> Any:
+        hits.hit_if({**response, **fields} != response)
+        response.update(fields)
+        return response
+
+    handler = server.APIHandler
+    names = ("generate_response", "completion_usage_response")
+    return together(*(after(handler, name, made) for name in names))
+
+
+@_fault("S143.answers-of-one-id", kills=("served_alone",))
+def answers_of_one_id(hits: Hits) -> Patch:
+    """All answers have one id."""
+    return _signed(hits, id="chatcmpl-1")
+
+
+@_fault("S144.answer-names-another-model", kills=("served_alone",))
+def answer_names_another_model(hits: Hits) -> Patch:
+    """An answer names the model by which the server calls its own, and not the one asked for."""
+    return _signed(hits, model="default_model")

@@ -11,10 +11,10 @@ from typing import Any
 
 from mlx_vlm.server import generation, openai, request_normalization
 from mlx_vlm.server.responses_state import ThinkingStreamState
-from mlx_vlm.server.schemas import ChatChoice, ChatStreamChunk
+from mlx_vlm.server.schemas import ChatChoice, ChatResponse, ChatStreamChunk
 
 from conformance.core.faults.declaration import Hits
-from conformance.core.faults.patching import Patch, Right, after, wrap
+from conformance.core.faults.patching import Patch, Right, after, together, wrap
 from conformance.plugins.servers.planting import served_fault
 from conformance.power.faults.servers.pieces import (
     Change,
@@ -119,6 +119,41 @@ def logprobs_of_another_row(hits: Hits) -> Patch:
 def top_logprobs_of_another_row(hits: Hits) -> Patch:
     """The likeliest tokens beside a token are those of another request."""
     return answers(of_another(hits, "top_logprobs"))
+
+
+@_fault("S142.two-likeliest-tokens", kills=("served_traffic/logprobs",))
+def two_likeliest_tokens(hits: Hits) -> Patch:
+    """However many of the likeliest tokens a request asks for, it gets two."""
+
+    def change(pieces: Pieces) -> Pieces:
+        for piece in pieces:
+            hits.hit_if(len(piece.top_logprobs or ()) > 2)
+            piece.top_logprobs = piece.top_logprobs and piece.top_logprobs[:2]
+            yield piece
+
+    return answers(change)
+
+
+def _signed(hits: Hits, **fields: str) -> Patch:
+    """Each piece of an answer says this of itself."""
+
+    def made(right: Right, piece: Any, **own: Any) -> None:
+        hits.hit_if({**own, **fields} != own)
+        right(piece, **{**own, **fields})
+
+    return together(*(wrap(kind, "__init__", made) for kind in (ChatResponse, ChatStreamChunk)))
+
+
+@_fault("S143.answers-of-one-id")
+def answers_of_one_id(hits: Hits) -> Patch:
+    """All answers have one id."""
+    return _signed(hits, id="chatcmpl-1")
+
+
+@_fault("S144.answer-names-another-model")
+def answer_names_another_model(hits: Hits) -> Patch:
+    """An answer names the model by which the server calls its own, and not the one asked for."""
+    return _signed(hits, model="default_model")
 
 
 @_fault("S38.no-top-logprobs", kills=("served_traffic/logprobs",))

@@ -104,6 +104,34 @@ def stop_sequence_not_named(hits: Hits) -> Patch:
     return after(anthropic, "_apply_stop_sequences", applied)
 
 
+@_fault("S143.messages-of-one-id")
+def messages_of_one_id(hits: Hits) -> Patch:
+    """All streamed messages have one id."""
+
+    def event(right: Right, name: str, payload: Any) -> Any:
+        hits.hit_if(name == "message_start")
+        return right(name, _with_id(payload) if name == "message_start" else payload)
+
+    def _with_id(payload: Any) -> Any:
+        return {**payload, "message": {**payload["message"], "id": "msg_1"}}
+
+    return wrap(anthropic, "_sse_event", event)
+
+
+@_fault("S145.response-stored-as-the-one-before")
+def response_stored_as_the_one_before(hits: Hits) -> Patch:
+    """Who asks for a stored response gets what was answered before it."""
+    stored: list[Any] = []
+
+    def store(right: Right, response: Any, *rest: Any) -> None:
+        stored.append(response)
+        hits.hit_if(stored[1:])
+        before = stored[-2:][0].model_copy(update={"id": response.id, "store": response.store})
+        right(before, *rest)
+
+    return wrap(openai, "_store_response", store)
+
+
 _of_budgets = partial(_fault, kills=("served_tools/budgets",))
 
 
