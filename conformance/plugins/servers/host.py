@@ -81,7 +81,7 @@ def _follow(server: int, own: socket.socket) -> None:
 
 
 def _end_group(server: int) -> None:
-    """End the group; a compiler that is told to end removes its files."""
+    """End the group; a compiler removes its files if it may end by itself."""
     with contextlib.suppress(OSError):
         os.killpg(server, signal.SIGTERM)
         until = time.monotonic() + _GROUP_SECONDS

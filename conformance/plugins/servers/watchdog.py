@@ -64,7 +64,7 @@ def _follow(server: subprocess.Popen[bytes]) -> None:
 
 
 def _end_group(server: subprocess.Popen[bytes]) -> None:
-    """End the group; a compiler that is told to end removes its files."""
+    """End the group; a compiler removes its files if it may end by itself."""
     with contextlib.suppress(OSError):
         os.killpg(server.pid, signal.SIGTERM)
         until = time.monotonic() + _GROUP_SECONDS
