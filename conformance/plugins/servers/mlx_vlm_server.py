@@ -251,10 +251,10 @@ class MlxVlmServer(ManagedEngine):
     def tokens(self, answer: Answer) -> Tokens:
         """The tokens of the logprobs, which come with each token; without them, the words."""
         if answer.bare:
-            return [(self._token(word), None) for word in answer.text.split()]
+            return [(self._token(word), None) for word in self._split(answer.text)]
         found = [(self.token_of(entry), entry.get("logprob")) for entry in answer.entries]
         # A text may lack special tokens, and no others: fewer entries than words are lost.
-        lost = answer.text.split()[len(found) :] if answer.reason is not None else ()
+        lost = self._split(answer.text)[len(found) :] if answer.reason is not None else ()
         return [*found, *((self._token(word), None) for word in lost)]
 
     def token_of(self, entry: Mapping[str, Any]) -> int:
@@ -264,6 +264,19 @@ class MlxVlmServer(ManagedEngine):
     def _token(self, word: str) -> int:
         special = self._special
         return special[word] if word in special else int(word.removeprefix("t"))
+
+    def words(self, request: Request, answer: Answer) -> list[str]:
+        """See ``ServedEngine.words``."""
+        if self._options.markers or self._options.pieces:
+            return super().words(request, answer)
+        return self._split(answer.text)
+
+    def _split(self, text: str) -> list[str]:
+        """The words of a text, between which some tokenizers have no blank."""
+        names = map(re.escape, sorted(self._special, key=len, reverse=True))
+        word = re.compile("|".join([*names, r"t\d+"]))
+        parts = [(part, word.findall(part)) for part in text.split()]
+        return [w for part, found in parts for w in (found if "".join(found) == part else [part])]
 
     @functools.cached_property
     def _special(self) -> Mapping[str, int]:

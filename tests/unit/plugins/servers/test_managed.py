@@ -126,6 +126,15 @@ def test_tokens_are_the_words_of_an_answer_or_those_of_its_logprobs():
     assert engine(MlxVlmServer, words).tokens(line) == [(7, -1.0)]
 
 
+def test_words_without_blanks_between_them_are_several_tokens():
+    words = EngineOptions(words=(("<7..>", 7),))
+    joined, request = Answer("t5t16<7..>t2 t4", bare=True), Request("a", (5,), 5)
+    made = engine(MlxVlmServer, words)
+    assert [token for token, _ in made.tokens(joined)] == [5, 16, 7, 2, 4]
+    assert made.words(request, joined) == ["t5", "t16", "<7..>", "t2", "t4"]
+    assert made.words(request, Answer("t5x t6")) == ["t5x", "t6"], "what is no word stays"
+
+
 def test_a_real_checkpoint_is_not_served_here():
     real = Family("real", Facts(), {"vocab_size": 32}, checkpoint=Checkpoint("/real"))
     with pytest.raises(Unsupported, match="--engine http --url"):
