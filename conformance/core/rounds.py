@@ -116,6 +116,12 @@ def counted_as_accepted(said: float, going: Sequence[Given], ended: Sequence[Giv
     return Claim(what, f"{said:g}", found, least - _ROUNDED <= said <= most + _ROUNDED)
 
 
+def counted_once(said: float, rows: int) -> Claim:
+    """An engine's claim of how many rounds it counted in one: one, or one for each of the rows."""
+    allowed = "1" if rows == 1 else f"1 or {rows}"
+    return Claim("rounds of drafts counted in one", f"{said:g}", allowed, said in (1, rows))
+
+
 def _listed(counts: Sequence[int]) -> str:
     return ", ".join(map(str, counts))
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from conformance.app.cli.printing import say
+from conformance.core.invocation import command_about
 from conformance.core.library_paths import MODULES
 from conformance.core.library_source import versions_of
 from conformance.core.memory_limit import fair_limit
@@ -18,7 +19,7 @@ from conformance.core.processes import Child, start
 from conformance.core.verdict import CaseResult, Verdict
 from conformance.report import Outcome, duration
 from conformance.report.explanation import Explanation
-from conformance.report.message import worst
+from conformance.report.message import options_of, worst
 from conformance.report.outcome import count
 from conformance.report.pages.material import read_explanations
 from conformance.scenarios import Scenario
@@ -76,8 +77,14 @@ def with_explanations(
     begin = time.monotonic()
     found = explained(same, seconds=seconds, jobs=jobs, options=options)
     took = duration(time.monotonic() - begin)
-    say(f"explained {len(found)} of {len(same)} failures in {took}", err=True)
+    left = [result for result in same if result.case not in found]
+    more = f"; with more time: {_command(left[0])}" if left else ""
+    say(f"explained {len(found)} of {len(same)} failures in {took}{more}", err=True)
     return dataclasses.replace(outcome, explanations={**found, **outcome.explanations})
+
+
+def _command(result: CaseResult) -> str:
+    return command_about("explain", result.case, options_of(result))
 
 
 def _played_by_this_code(result: CaseResult) -> bool:

@@ -21,13 +21,14 @@ from conformance.backend.checkpoint import library_errors, verify
 from conformance.core.engine_options import Drafting
 from conformance.core.errors import ModelError
 from conformance.core.family import Facts, Family, Recipe, WeightRule
-from conformance.core.rounds import Given, Hints, all_accepted, counted_as_accepted
+from conformance.core.rounds import Given, Hints, all_accepted, counted_as_accepted, counted_once
 from conformance.core.trace import Claim
 from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.loading import write_checkpoint
 from conformance.plugins.mlx_vlm.model import LoadedModel
 
 # Attention outweighs the embedding of the token before: drafts depend on what the drafter reads.
+_ROUNDS = "speculative_total_rounds"
 _WEIGHTS = Recipe(rules=(WeightRule("*o_[bp]*.weight", std=3.0, fan_in=True),))
 
 
@@ -155,13 +156,15 @@ class DraftEditor:
         else:
             if going and self._rows == len(self._foreseen):
                 self._claims.append(all_accepted(going, ended))
-                if rounds:  # older releases do not count them
-                    self._claims.append(counted_as_accepted(accepted / rounds, going, ended))
+                if hasattr(self._drafter, _ROUNDS):  # older releases do not count them
+                    self._claims.append(counted_once(rounds, self._rows))
+                    mean = accepted / max(rounds, 1)
+                    self._claims.append(counted_as_accepted(mean, going, ended))
         self._foreseen, self._rows = {}, 0
 
     def _counts(self) -> tuple[float, float]:
         """The drafter's counts so far: of rounds, or of rows and rounds, and of accepted tokens."""
-        names = ("speculative_total_rounds", "speculative_total_accepted")
+        names = (_ROUNDS, "speculative_total_accepted")
         rounds, accepted = (float(getattr(self._drafter, name, 0)) for name in names)
         return rounds, accepted
 

@@ -252,7 +252,8 @@ def about_top(
     for step, (top, row) in enumerate(zip(listed, table, strict=False)):
         right, least = [float(row[token]) for token, _ in top], sorted(row)[-most] - nats
         said = [logprob for _, logprob in top]
-        near = all(abs(a - b) <= nats and b >= least for a, b in zip(said, right, strict=True))
+        pairs = zip(said, right, strict=True)
+        near = all((a == b or abs(a - b) <= nats) and b >= least for a, b in pairs)
         if len({token for token, _ in top}) != most or not near:
             shown, wanted = ([round(one, 4) for one in found] for found in (said, right))
             sentence = (

@@ -26,6 +26,7 @@ from conformance.core.engine_options import TWIN, EngineOptions
 from conformance.core.errors import Unsupported
 from conformance.core.faults.declaration import Injection
 from conformance.core.faults.patching import together
+from conformance.core.numerics import FACTOR
 from conformance.core.origin import Origin, Other
 from conformance.core.phases import ServedStep
 from conformance.core.schedule import Asked, Request, Schedule, own_limit, own_sampler
@@ -583,7 +584,7 @@ class ManagedEngine(ServedEngine):
         own = [self.token_of(entry) for entry in answer.entries]
         if all(listed) and own == [*right[: len(own)]]:  # of other answers, the tokens are wrong
             table = self._origin.logprobs(request, self._options)
-            most, nats = int(fields["top_logprobs"]), USUAL_NOISE[self._origin.dtype]
+            most, nats = int(fields["top_logprobs"]), FACTOR * USUAL_NOISE[self._origin.dtype]
             yield from about_top(request, listed, table, min(most, self.most_top), nats)
 
     def token_of(self, entry: Mapping[str, Any]) -> int:

@@ -76,7 +76,9 @@ def test_the_time_for_all_is_kept(children):
 
 def test_the_first_failure_alone_is_explained_where_no_limit_was_chosen(conformance):
     toys = ("run", "--engine", "toy", "--jobs", "1", "--family", "broken", "--family", "tied")
-    assert "explained 0 of 1 failures in " in conformance(*toys, "--no-expectations").err
+    err = conformance(*toys, "--no-expectations").err
+    assert "explained 0 of 1 failures in " in err
+    assert "; with more time: conformance explain toy/" in err
 
 
 def test_what_is_explained_already_is_not_explained_again(children, tmp_path):

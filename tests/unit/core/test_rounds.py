@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.core.rounds import Given, all_accepted, counted_as_accepted
+from conformance.core.rounds import Given, all_accepted, counted_as_accepted, counted_once
 
 NOBODY = ()
 
@@ -56,3 +56,8 @@ def test_as_many_accepted_tokens_are_counted_as_rows_got(said, holds):
 def test_a_row_that_was_removed_before_its_first_token_accepted_none_or_some():
     assert counted_as_accepted(0.5, given((2, 1)), given((0, 2))).holds
     assert not counted_as_accepted(0.0, given((2, 1)), given((0, 2))).holds
+
+
+@pytest.mark.parametrize(("said", "holds"), [(0, False), (1, True), (2, False), (3, True)])
+def test_a_round_counts_once_or_once_for_each_row(said, holds):
+    assert counted_once(said, 3).holds is holds

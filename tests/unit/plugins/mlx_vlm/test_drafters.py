@@ -135,9 +135,19 @@ def test_right_tokens_that_were_not_accepted_are_claimed(a, claimed):
     assert after_a_round(editor, drafter, a=a, b=(21,)) == claimed
 
 
-@pytest.mark.parametrize(("accepted", "holds"), [((3, 0), True), ((3, 3), False)])
+@pytest.mark.parametrize(
+    ("accepted", "holds"),
+    [
+        ((3, 0), [True, True]),
+        ((3, 3), [True, False]),
+        ((), [False, False]),  # it no longer counts
+        ((3, 0, 3, 0), [False, True]),
+    ],
+)
 def test_accepted_tokens_are_counted_as_they_are(accepted, holds):
     editor, drafter = guided((3, 0), a=(10, 11, 12, 13, 14, 15), b=(20, 21, 22, 23, 24))
+    common._record_speculative_round(drafter, 3.0, 3)
+    editor._counted = editor._counts()
     drafts(editor, drafter, ("a", "b"), (10, 20))
     for count in accepted:
         common._record_speculative_round(drafter, count, 3)
@@ -145,7 +155,7 @@ def test_accepted_tokens_are_counted_as_they_are(accepted, holds):
         for token in tokens:
             editor.record(name, token)
     drafts(editor, drafter, ("a", "b"), (14, 21))
-    assert [claim.holds for claim in editor.claims()] == [True, holds]
+    assert [claim.holds for claim in editor.claims()] == [True, *holds]
 
 
 def test_a_drafter_is_loaded_once_and_put_back_each_time(lfm2):
