@@ -115,6 +115,8 @@ def _state(
             State.FINE,
             f"{len(requests)} rows gave what each gives as a single stream ({outcome.verdict})",
         )
+    # What an engine says beside its tokens comes after them.
+    bad = [finding for finding in bad if finding.check != "claims"] or bad
     verdict = worst(bad)
     finding = next(found for found in bad if found.verdict is verdict)
     if verdict is Verdict.UNSUPPORTED:

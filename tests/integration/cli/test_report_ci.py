@@ -257,7 +257,7 @@ def test_a_status_site_of_several_releases(report, files, tmp_path):
     every = ("older.jsonl", "all.jsonl", "1.jsonl", "toy-1.2.2.caches.jsonl")
     done = report(*every, "--site", "status")
     assert done.exit_code == 0, done.output
-    assert done.stdout == "2 pages: status/index.html\n"
+    assert done.stdout == "4 pages: status/index.html\n"
     about = json.loads((tmp_path / "status" / "report.json").read_text())
     assert about["engines"] == {"toy": ["1.2.2", "1.2.3"]}
 

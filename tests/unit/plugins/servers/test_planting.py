@@ -93,8 +93,10 @@ def test_each_fault_is_caught_by_scenarios_of_servers():
 
 def test_each_entry_about_a_server_has_a_mend_and_each_mend_an_entry():
     about = [e for e in load_expectations().defects if "_server" in e.engines[0]]
-    # One that costs too much gives right answers: it needs none.
+    # One that costs too much gives right answers: it needs none. A mend of seeds would change the
+    # batch alone: the answer that it must equal is the server's own, given without mends.
     entries = {e.id for e in about if any(not name.startswith("cost_") for name in e.verdicts)}
+    entries -= {"server-seeds-of-32-bits"}
     mended = {name for mend in MENDS for name in mend.defects}
     assert entries <= mended | {name for mend in LIBRARY_MENDS for name in mend.defects}
     assert mended <= {e.id for e in about}
