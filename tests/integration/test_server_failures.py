@@ -8,7 +8,7 @@ import pytest
 
 from conformance.core.phases import Phases
 from conformance.core.verdict import Verdict
-from conformance.plugins.servers.managed import servers
+from conformance.plugins.servers.launched import servers
 from conformance.plugins.servers.mlx_lm_server import MlxLmServer
 from conformance.reference.subject import Subject
 from conformance.run.judging.judge import brief_for, judge_batched
