@@ -11,8 +11,6 @@ from conformance.core.family import Family
 
 FILE = "representatives.toml"
 _QUANTIZED = "served_quantized"
-_OF_WEIGHTS = "served_joins"  # a few rows in one batch, in seconds
-_OF_PICTURES = ("served_media", "served_image_prefixes")
 Table = dict[str, tuple[str, ...]]
 """Names of families, by library; all families of a library without an entry."""
 
@@ -32,8 +30,7 @@ class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         half_scenarios: these scenarios.
         served: families that servers run by default.
         served_quantized: families whose keys and values a server quantizes.
-        served_weights: families of quantized weights, of which a server runs one scenario.
-        served_pictures: families of whose pictures a server keeps the features.
+        served_parts: by scenario, further families of which servers run no others.
         served_by_first: ``scenarios`` that only the first of these runs.
     """
 
@@ -48,17 +45,15 @@ class Representatives(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     half_scenarios: Table
     served: Table
     served_quantized: Table
-    served_weights: Table
-    served_pictures: Table
+    served_parts: dict[str, Table]
     served_by_first: Table
 
     def serves(self, family: Family, scenario: str) -> bool:
         """Whether the family runs the servers' scenario by default."""
         if scenario == _QUANTIZED:
             return family.name in chosen_of(self.served_quantized, family)
-        if scenario == _OF_WEIGHTS and family.name in chosen_of(self.served_weights, family):
-            return True
-        if scenario in _OF_PICTURES and family.name in chosen_of(self.served_pictures, family):
+        parts = self.served_parts.get(scenario, {})
+        if family.name in parts.get(family.facts.library, ()):
             return True
         of_first = scenario in self.served_by_first["scenarios"]
         chosen = chosen_of(self.served, family)

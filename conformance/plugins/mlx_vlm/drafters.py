@@ -27,8 +27,8 @@ from conformance.plugins.mlx_vlm import compat
 from conformance.plugins.mlx_vlm.loading import write_checkpoint
 from conformance.plugins.mlx_vlm.model import LoadedModel
 
+_ROUNDS = "speculative_total_rounds"  # a drafter's attribute
 # Attention outweighs the embedding of the token before: drafts depend on what the drafter reads.
-_ROUNDS = "speculative_total_rounds"
 _WEIGHTS = Recipe(rules=(WeightRule("*o_[bp]*.weight", std=3.0, fan_in=True),))
 
 

@@ -19,7 +19,7 @@ from conformance.plugins.servers.asking import Came, Question
 from conformance.plugins.servers.endpoints import texts
 from conformance.plugins.servers.fields import fits_schema
 from conformance.plugins.servers.planting import Drafted, Kept
-from conformance.plugins.servers.words import MARKERS, joined_tokens, whole_text
+from conformance.plugins.servers.words import MARKERS, tokens_of, whole_text
 from conformance.scenarios.served_clients import JOINED, RUNNING
 
 # A server that keeps working for a client that left makes the next client wait for the whole
@@ -506,7 +506,7 @@ def about_parts(
         yield Claim("the parts of an answer", f"{left[0]} among them", "none", holds=False)
         return
     try:
-        found = joined_tokens(whole_text(answer.parts, MARKERS), words)
+        found = tokens_of(whole_text(answer.parts, MARKERS), words)
     except ValueError as error:
         yield Claim("the parts of an answer", str(error), "its tokens", holds=False)
         return

@@ -54,10 +54,10 @@ from conformance.plugins.servers.tool_answers import Marked
 from conformance.plugins.servers.words import (
     MARKERS,
     exchanged,
-    joined_tokens,
     text_of,
     tokens_of,
     whole_text,
+    words_of,
 )
 from conformance.scenarios.marker_styles import STYLES
 from conformance.scenarios.pieces import PieceKind, bytes_of
@@ -143,7 +143,7 @@ class ManagedEngine(LaunchedEngine):
         words = self._options.words
         if words:
             text = whole_text(answer.parts, MARKERS)
-            return [(token, None) for token in joined_tokens(text, words)]
+            return [(token, None) for token in tokens_of(text, words)]
         found = tokens_of(answer.text)
         logprobs = [entry.get("logprob") for entry in answer.entries]
         if len(logprobs) < len(found):
@@ -361,7 +361,7 @@ class ManagedEngine(LaunchedEngine):
         if self._options.markers:
             return self._marked.words(self._tokens(request))
         if not self._options.pieces:
-            return super().words(request, answer)
+            return self.split(answer.text)
         return [self._spelling.word(token) for token in self._right(request).tokens]
 
     def reason(self, request: Request, answer: Answer) -> FinishReason | None:
@@ -438,8 +438,17 @@ class ManagedEngine(LaunchedEngine):
             yield from about_top(request, listed, table, min(most, self.most_top), nats)
 
     def token_of(self, entry: Mapping[str, Any]) -> int:
-        """The token of an entry of logprobs, or of one of its likeliest."""
-        return int(entry["id"])
+        """The token of an entry of logprobs, or of one of its likeliest, by its word."""
+        (token,) = tokens_of(str(entry["token"]), self.special())
+        return token
+
+    def special(self) -> Sequence[tuple[str, int]]:
+        """Words other than those of ``text_of``, with their tokens."""
+        return self._options.words
+
+    def split(self, text: str) -> list[str]:
+        """The words of a text, between which some tokenizers have no blank."""
+        return words_of(text, (word.strip() for word, _ in self.special()))
 
     @functools.cached_property
     def _spelling(self) -> Spelling:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import functools
 import io
 import itertools
 import json
@@ -33,7 +32,7 @@ from conformance.plugins.servers.managed import ManagedEngine
 from conformance.plugins.servers.other_models import another
 from conformance.plugins.servers.served_engine import SERVED
 from conformance.plugins.servers.spelling import Spelling
-from conformance.plugins.servers.words import end_nowhere
+from conformance.plugins.servers.words import end_nowhere, tokens_of
 
 _NOT_SAMPLED = {"do_sample": False, "temperature": 4.0}
 _COUNTING = {"messages": "messages/count_tokens", "responses": "responses/input_tokens"}
@@ -251,38 +250,16 @@ class MlxVlmServer(ManagedEngine):
     def tokens(self, answer: Answer) -> Tokens:
         """The tokens of the logprobs, which come with each token; without them, the words."""
         if answer.bare:
-            return [(self._token(word), None) for word in self._split(answer.text)]
+            return [(token, None) for token in tokens_of(answer.text, self.special())]
         found = [(self.token_of(entry), entry.get("logprob")) for entry in answer.entries]
         # A text may lack special tokens, and no others: fewer entries than words are lost.
-        lost = self._split(answer.text)[len(found) :] if answer.reason is not None else ()
-        return [*found, *((self._token(word), None) for word in lost)]
+        lost = self.split(answer.text)[len(found) :] if answer.reason is not None else ()
+        return [*found, *((token, None) for token in tokens_of(" ".join(lost), self.special()))]
 
-    def token_of(self, entry: Mapping[str, Any]) -> int:
-        """See ``ManagedEngine.token_of``."""
-        return self._token(str(entry["token"]).strip())
-
-    def _token(self, word: str) -> int:
-        special = self._special
-        return special[word] if word in special else int(word.removeprefix("t"))
-
-    def words(self, request: Request, answer: Answer) -> list[str]:
-        """See ``ServedEngine.words``."""
-        if self._options.markers or self._options.pieces:
-            return super().words(request, answer)
-        return self._split(answer.text)
-
-    def _split(self, text: str) -> list[str]:
-        """The words of a text, between which some tokenizers have no blank."""
-        names = map(re.escape, sorted(self._special, key=len, reverse=True))
-        word = re.compile("|".join([*names, r"t\d+"]))
-        parts = [(part, word.findall(part)) for part in text.split()]
-        return [w for part, found in parts for w in (found if "".join(found) == part else [part])]
-
-    @functools.cached_property
-    def _special(self) -> Mapping[str, int]:
-        """The tokens whose texts are no numbers."""
+    def special(self) -> Sequence[tuple[str, int]]:
+        """See ``ManagedEngine.special``; the processor's, too."""
         made = self._origin.family.facts.processor or Processor()
-        return made.tokenizer.special | {text.strip(): t for text, t in self._options.words}
+        return [*made.tokenizer.special.items(), *super().special()]
 
 
 def _thinking(budget: Budget, endpoint: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from conformance.core.schedule import Request
 from conformance.core.trace import Claim, FinishReason
 from conformance.plugins.servers.answers import CALLED, Answer, Made, PartKind
 from conformance.plugins.servers.asking import Tokens
-from conformance.plugins.servers.words import joined_tokens, whole_text
+from conformance.plugins.servers.words import tokens_of, whole_text
 from conformance.scenarios.marker_styles import TOOL_NAME, Call, MarkerStyle
 
 _CONTROL = re.compile(r"<\|[^>]+\|>")
@@ -201,7 +201,7 @@ class Marked:
             return [(token, None) for token in right] if answer.reason is not None else []
         markers = {PartKind.REASONING: ("", self._style.thinking[1])}
         text = whole_text(answer.parts, markers)
-        return [(token, None) for token in joined_tokens(text, self._words)]
+        return [(token, None) for token in tokens_of(text, self._words)]
 
     def _plain(self, right: Sequence[int]) -> bool:
         return any(token not in self._texts and token not in self._ends for token in right)

@@ -8,10 +8,9 @@ are joined without blanks, so several tokens can form one marker.
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,26 +31,44 @@ _TEMPLATE = (
     "{%- if ending is defined and writes_ending %} t{{ ending }}{% endif -%}"
 )
 
+_PLAIN = re.compile(r"t\d+")
+
 
 def text_of(tokens: Sequence[int]) -> str:
     """The text that has these tokens."""
     return " ".join(f"t{token}" for token in tokens)
 
 
-def tokens_of(text: str) -> tuple[int, ...]:
-    """The tokens of a text; some tokenizer classes join words without blanks.
+def tokens_of(text: str, words: Sequence[tuple[str, int]] = ()) -> tuple[int, ...]:
+    """The tokens of a text, of which these have other words than ``text_of`` gives them.
 
     Raises:
-        ValueError: a part of the text is not one of these words; the message names it.
+        ValueError: a part of the text is no word; the message names it.
     """
-    return tuple(itertools.chain.from_iterable(map(_tokens_of_word, text.split())))
+    ids = {word.strip(): token for word, token in words}
+    return tuple(_token(word, ids) for word in words_of(text, ids))
+
+
+def words_of(text: str, special: Iterable[str] = ()) -> list[str]:
+    """The words of a text, between which some tokenizers have no blank; ``special`` are no numbers.
+
+    What is no word ends at a blank.
+    """
+    return _words(tuple(special)).findall(text)
 
 
 @functools.cache  # a stream is read again with each piece
-def _tokens_of_word(word: str) -> tuple[int, ...]:
-    if not re.fullmatch(r"(t[0-9]+)+", word):
+def _words(special: tuple[str, ...]) -> re.Pattern[str]:
+    names = map(re.escape, sorted(filter(None, special), key=len, reverse=True))
+    return re.compile("|".join([*names, _PLAIN.pattern, r"\S+"]))
+
+
+def _token(word: str, ids: Mapping[str, int]) -> int:
+    if word in ids:
+        return ids[word]
+    if not _PLAIN.fullmatch(word):
         raise ValueError(f"the answer has {word!r}, which is no word of its vocabulary")
-    return tuple(map(int, word[1:].split("t")))
+    return int(word[1:])
 
 
 def write_tokenizer(folder: Path, vocab_size: int) -> None:
@@ -125,7 +142,6 @@ def end_by(folder: Path, tokens: Sequence[int], *, named: bool = True) -> None:
 
 
 THINK, TOOL = ("<think>", "</think>"), ("<tool_call>", "</tool_call>")
-_PLAIN = re.compile(r"t\d+")
 _WITHIN = re.compile(r"[^t\d\s]")  # in no text of plain words
 
 
@@ -189,28 +205,6 @@ def exchanged(folder: Path) -> dict[int, int]:
         return {}
     vocabulary = json.loads(path.read_text(encoding="utf-8"))["model"]["vocab"]
     return {n: int(t[1:]) for t, n in vocabulary.items() if _PLAIN.fullmatch(t) and n != int(t[1:])}
-
-
-def joined_tokens(text: str, words: Sequence[tuple[str, int]]) -> tuple[int, ...]:
-    """The tokens of a text whose words are joined without blanks.
-
-    Raises:
-        ValueError: a part of the text is not a word.
-    """
-    ids = {word.strip(): token for word, token in words}
-    special = sorted(ids, key=len, reverse=True)
-    found, at = [], 0
-    while at < len(text):
-        if word := next((word for word in special if text.startswith(word, at)), ""):
-            found.append(ids[word])
-        elif plain := _PLAIN.match(text, at):
-            word = plain[0]
-            found.append(int(word[1:]))
-        elif not text[at].isspace():
-            strange = repr(text[at])
-            raise ValueError(f"the answer has {strange}, which is no word of its vocabulary")
-        at += len(word) or 1
-    return tuple(found)
 
 
 def whole_text(parts: Sequence[Part], markers: Mapping[PartKind, tuple[str, str]]) -> str:

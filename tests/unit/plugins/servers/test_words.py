@@ -14,7 +14,6 @@ from conformance.plugins.servers.words import (
     MARKERS,
     end_by,
     end_nowhere,
-    joined_tokens,
     rename,
     text_of,
     tokens_of,
@@ -91,7 +90,7 @@ PARTS = [
 
 
 def test_parts_are_the_tokens_with_their_markers():
-    assert joined_tokens(whole_text(PARTS, MARKERS), WORDS) == TOKENS
+    assert tokens_of(whole_text(PARTS, MARKERS), WORDS) == TOKENS
     (claim,) = about_parts(Answer(parts=PARTS), TOKENS, WORDS)
     assert claim.holds
 
@@ -119,15 +118,15 @@ def test_each_kind_is_compared_by_itself():
 
 
 def test_what_is_no_word_is_an_error():
-    with pytest.raises(ValueError, match="'<', which is no word"):
-        joined_tokens("t1<b>", WORDS)
+    with pytest.raises(ValueError, match="'<b>', which is no word"):
+        tokens_of("t1<b>", WORDS)
 
 
 def test_words_that_end_a_line_are_read_with_and_without_its_end():
     words = (("<1..>\n", 1), ("<2..>\n", 2), ("<2", 3))
-    assert joined_tokens("<1..>\n<2..>\nt7<2<1..>", words) == (1, 2, 7, 3, 1)
-    with pytest.raises(ValueError, match="'<', which is no word"):
-        joined_tokens("<1..", words)
+    assert tokens_of("<1..>\n<2..>\nt7<2<1..>", words) == (1, 2, 7, 3, 1)
+    with pytest.raises(ValueError, match=r"'<1\.\.', which is no word"):
+        tokens_of("<1..", words)
 
 
 def test_a_tokenizer_has_the_words(tmp_path):
