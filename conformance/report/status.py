@@ -194,10 +194,10 @@ class Release:
         """The number of all others: unsupported, vacuous, or a policy of the library."""
         return len(self.results) - self.decided
 
-    @property
-    def unexpected(self) -> int:
-        """The number of cases that no known defect excuses."""
-        return sum(not result.expected for result in self.results)
+    @functools.cached_property
+    def unexpected(self) -> tuple[CaseResult, ...]:
+        """The cases that no known defect excuses."""
+        return tuple(result for result in self.results if not result.expected)
 
     @property
     def day(self) -> str:

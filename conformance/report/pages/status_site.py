@@ -128,6 +128,7 @@ def _cases(one: EngineStatus, renderer: Renderer) -> Iterator[tuple[str, str]]:
     """A page for each case that the engine's page, or the first one, names."""
     for release in one.releases:
         named = {cell.worst.case for cell in release.families.values() if cell.worst}
+        named |= {result.case for result in release.unexpected if release is one.newest}
         named |= {moved.example for step in one.steps if step.new is release for moved in step.came}
         named |= {moved.example for step in one.steps if step.old is release for moved in step.went}
         above = ((f"{one.engine} {release.name}", engine_href(one.engine)),)

@@ -94,7 +94,8 @@ def test_a_right_result_that_left_schedules_out_replaces_none_that_left_out_none
 def test_right_wrong_and_undecided_cases_are_counted():
     (engine, _) = status_of(over_releases())
     newest = engine.newest
-    assert (newest.right, newest.decided, newest.undecided, newest.unexpected) == (17, 19, 1, 1)
+    assert (newest.right, newest.decided, newest.undecided) == (17, 19, 1)
+    assert [result.case for result in newest.unexpected] == ["mlx_lm/qwen3/ragged/float32/0"]
     cell = newest.families["qwen3"]
     assert (cell.right, cell.decided, cell.glyph, cell.style) == (3, 4, "X!", "unexpected")
     assert newest.families["mamba"].style == "known"

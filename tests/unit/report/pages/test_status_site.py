@@ -11,6 +11,7 @@ import results_by_hand
 from html_links import Page, broken_links
 
 from conformance.core.invocation import Invocation
+from conformance.core.verdict import Verdict
 from conformance.report.pages.status_site import badge_stem, engine_href, write_status
 
 
@@ -81,6 +82,17 @@ def test_a_wrong_case_has_a_page_for_each_release_that_shows_it(site):
     assert came
     assert all("mlx_lm 0.10.1" in text or "mlx_lm 0.9.1" in text for text in came)
     assert not any("matrix" in text for text in pages)
+
+
+def test_each_case_that_is_not_expected_has_a_page(tmp_path):
+    ids = [f"mlx_lm/llama/{name}/float32/0" for name in ("ragged", "staggered", "window")]
+    wrong = [results_by_hand.make_result(one, Verdict.DIVERGED) for one in ids]
+    write_status(tmp_path / "site", wrong)
+    text = (tmp_path / "site" / "engine-mlx_lm.html").read_text()
+    listed = text[text.index('id="unexpected"') : text.index('id="families"')]
+    assert [one for one in ids if f">{one}</a>" in listed] == ids
+    assert len(set(re.findall(r'href="(cases/[^"]+)"', listed))) == 3
+    assert broken_links(tmp_path / "site") == []
 
 
 def test_a_level_is_repeated_with_the_options_of_its_run(tmp_path):
