@@ -67,10 +67,9 @@ def _stop_sequences(brief: Brief) -> list[Schedule]:
             brief, "single", SHORT, max_tokens=LASTING, stop=((short[4],), (never, short[1]))
         ),
         text_request(brief, "without", TWO, max_tokens=LASTING),
-        # Its stop comes when rows before it have left: a matcher that was not moved misses it.
-        text_request(
-            brief, "last", TWO, max_tokens=LASTING, stop=((two[0], never), (two[-2], two[-1]))
-        ),
+        # Matches from its first token to its last, when rows before it have left: a matcher that is
+        # not moved, or begins anew at a join, misses it.
+        text_request(brief, "last", TWO, max_tokens=LASTING, stop=((two[0], never), two)),
     ]
     # Takes the slot of a row whose matcher was in the middle of a sequence. If it stopped at its
     # first token, it would not decode beside another row.

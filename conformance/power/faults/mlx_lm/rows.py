@@ -262,13 +262,16 @@ _stop = partial(
 
 @_stop("F14.match-begins-anew-at-a-join")
 def match_begins_anew_at_a_join(hits: Hits) -> Patch:
-    """When a request joins, all rows forget what they had matched so far."""
+    """When a request joins, the last row before it forgets what it had matched so far."""
 
-    def forget(_: None, self: Any, __: Any) -> None:
-        hits.hit_if(any(matcher._node is not matcher._root for matcher in self._matchers))
-        self._matchers = [stop.matcher() for stop in self.stop_sequences]
+    def extend(right: Right, self: Any, batch: Any) -> None:
+        if last := len(self.uids):
+            matcher = self._matchers[last - 1]
+            hits.hit_if(matcher._node is not matcher._root)
+            self._matchers[last - 1] = self.stop_sequences[last - 1].matcher()
+        right(self, batch)
 
-    return after(_BATCH, "extend", forget)
+    return wrap(_BATCH, "extend", extend)
 
 
 @_stop("F14.sequences-of-the-first-64", source="a review: ends", kills=("traffic",))
